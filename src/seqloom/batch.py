@@ -1,0 +1,104 @@
+"""What a model eats: padded tensors with masks that are True where something is real.
+
+A batch knows integers and floats, never strings and never files. Padding is at the end, always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from seqloom.shapes import Bool, Float, Int, Tensor
+
+Embed = Callable[[Tensor], Tensor]  # ids (B S) -> vectors (B S D)
+
+# The special tokens are ids, not strings: a text that spells "<eos>" is text. Every vocabulary begins with these.
+PAD, UNK, BOS, EOS, MASK, SEP = range(6)
+SPECIALS = ("<pad>", "<unk>", "<bos>", "<eos>", "<mask>", "<sep>")  # how they are shown, never how they are read
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Token ids; positions behind the mask hold any valid id and never matter."""
+
+    ids: Int[Tensor, "B S"]
+    mask: Bool[Tensor, "B S"]
+
+    @staticmethod
+    def pad(sequences: Sequence[Sequence[int]], fill: int = 0) -> Tokens:
+        """Pad lists of ids to their longest."""
+        lengths = torch.tensor([len(ids) for ids in sequences], dtype=torch.long)
+        width = int(lengths.max()) if len(sequences) else 0
+        ids = torch.full((len(sequences), width), fill, dtype=torch.long)
+        for row, sequence in enumerate(sequences):
+            ids[row, : len(sequence)] = torch.as_tensor(sequence, dtype=torch.long)
+        return Tokens(ids, torch.arange(width) < lengths[:, None])
+
+    @property
+    def lengths(self) -> Int[Tensor, "B"]:
+        return self.mask.sum(1)
+
+    def vectors(self, embed: Embed | None) -> Float[Tensor, "B S D"]:
+        """The source as vectors: tokens need an embedding."""
+        assert embed is not None, "a token source needs an embedding"
+        return embed(self.ids)
+
+    def to(self, device: torch.device) -> Tokens:
+        return Tokens(self.ids.to(device, non_blocking=True), self.mask.to(device, non_blocking=True))
+
+    def rows(self, index: Int[Tensor, "b"]) -> Tokens:
+        return Tokens(self.ids[index], self.mask[index])
+
+
+@dataclass(frozen=True)
+class Frames:
+    """A sequence of given vectors: sound, sensors, or words that arrive already embedded."""
+
+    values: Float[Tensor, "B S F"]
+    mask: Bool[Tensor, "B S"]
+
+    @property
+    def lengths(self) -> Int[Tensor, "B"]:
+        return self.mask.sum(1)
+
+    def vectors(self, embed: Embed | None) -> Float[Tensor, "B S F"]:
+        """The source as vectors: frames are vectors already."""
+        return self.values
+
+    def to(self, device: torch.device) -> Frames:
+        return Frames(self.values.to(device, non_blocking=True), self.mask.to(device, non_blocking=True))
+
+    def rows(self, index: Int[Tensor, "b"]) -> Frames:
+        return Frames(self.values[index], self.mask[index])
+
+
+Source = Tokens | Frames
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Examples side by side: named sources, the gold target (ending in EOS), and which examples they are."""
+
+    sources: Mapping[str, Source]
+    target: Tokens | None
+    examples: Sequence[int] = field(default_factory=tuple)
+
+    def __len__(self) -> int:
+        return next(iter(self.sources.values())).mask.shape[0]
+
+    @property
+    def target_tokens(self) -> int:
+        """Real target tokens, EOS counted: what speed and losses are measured in."""
+        return 0 if self.target is None else int(self.target.mask.sum())
+
+    def to(self, device: torch.device) -> Batch:
+        sources = {name: source.to(device) for name, source in self.sources.items()}
+        return replace(self, sources=sources, target=self.target and self.target.to(device))
+
+    def rows(self, index: Int[Tensor, "b"]) -> Batch:
+        """A part of the batch; out-of-memory recovery and tests split batches with this."""
+        sources = {name: source.rows(index) for name, source in self.sources.items()}
+        examples = [self.examples[i] for i in index.tolist()] if self.examples else ()
+        return Batch(sources, self.target and self.target.rows(index), examples)

@@ -1,0 +1,301 @@
+"""Settings, tables and YAML: how a recipe line becomes a typed object.
+
+`Settings` are frozen pydantic models that refuse unknown keys. A `Table` maps the word after `kind:` to a class;
+the class's own nested `Settings` validates the rest. YAML is read under limits of size, depth and aliases, and this
+file never imports torch, so that a hostile recipe is refused before anything heavy is loaded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Generic, Self, TypeVar, get_args
+
+import yaml
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails, PydanticCustomError, core_schema
+
+from seqloom.errors import SeqloomError, nearest
+
+T = TypeVar("T")
+
+MAX_YAML_BYTES = 1_000_000
+MAX_YAML_DEPTH = 30
+MAX_YAML_NODES = 50_000
+
+Plain = None | bool | int | float | str | Sequence["Plain"] | Mapping[str, "Plain"]
+
+
+class Settings(BaseModel):
+    """What a person may choose. Frozen; an unknown key is an error that names the nearest known one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _judge(cls, raw: object, known: ModelWrapValidatorHandler[Self]) -> Self:
+        """Name unknown keys with their nearest, and go on to judge the rest: all problems at once."""
+        if not isinstance(raw, Mapping):
+            return known(raw)
+        problems = [
+            _line((), f"unknown key {key!r}{nearest(str(key), cls.model_fields)}; known: {', '.join(cls.model_fields)}")
+            for key in raw
+            if key not in cls.model_fields
+        ]
+        try:
+            made = known({key: value for key, value in raw.items() if key in cls.model_fields})
+        except ValidationError as error:
+            problems += [_line(item["loc"], _problem(item)) for item in error.errors()]
+        if problems:
+            raise ValidationError.from_exception_data(cls.__qualname__, problems)
+        return made
+
+    def with_(self, **changes: object) -> Self:
+        """A copy with some keys changed, validated again."""
+        return type(self).model_validate({**dict(self), **changes})
+
+
+S = TypeVar("S", bound=Settings)
+
+
+class Table(Generic[T]):
+    """A literal table `kind -> class`; third parties add rows by the entry point group `seqloom.<name>`.
+
+    Each class carries a nested `Settings` whose `kind` is a `Literal` of its row's word.
+    """
+
+    def __init__(self, name: str, rows: Mapping[str, type[T]]) -> None:
+        self.name = name
+        self._rows = dict(rows)
+        self._extended = False
+
+    def _extend(self) -> None:
+        if not self._extended:
+            self._extended = True
+            for point in entry_points(group=f"seqloom.{self.name}"):
+                self._rows.setdefault(point.name, point.load())
+
+    def __iter__(self) -> Iterator[str]:
+        self._extend()
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        self._extend()
+        return len(self._rows)
+
+    def __getitem__(self, kind: str) -> type[T]:
+        self._extend()
+        if kind not in self._rows:
+            raise ValueError(
+                f"unknown kind {kind!r}{nearest(str(kind), self._rows)}; {self.name} are: {', '.join(self._rows)}"
+            )
+        return self._rows[kind]
+
+    def settings_class(self, kind: str) -> type[Settings]:
+        found: type[Settings] = self[kind].Settings  # type: ignore[attr-defined]
+        return found
+
+    def settings(self, raw: object) -> Settings:
+        """Validate `{kind: ..., ...}`, or the bare word `kind`, into the class's own settings."""
+        if isinstance(raw, Settings):
+            return raw
+        if isinstance(raw, str):
+            raw = {"kind": raw}
+        if not isinstance(raw, Mapping) or "kind" not in raw:
+            raise ValueError(f"expected one of the {self.name} ({', '.join(self)}), or a mapping with a key 'kind'")
+        return self.settings_class(str(raw["kind"])).model_validate(dict(raw))
+
+    def build(self, settings: Settings, **sizes: Any) -> T:
+        """Construct the class that `settings.kind` names. Sizes known only at run time come as keywords."""
+        return self[kind_of(settings)](settings, **sizes)  # type: ignore[call-arg]
+
+
+def kind_of(settings: Settings) -> str:
+    kind: str = settings.kind  # type: ignore[attr-defined]
+    return kind
+
+
+class Kind:
+    """Field annotation: `score: Annotated[Settings, Kind(SCORES, "dot")]` accepts what `SCORES.settings` accepts.
+
+    The second word is the kind of a mapping that names none.
+    """
+
+    def __init__(self, table: Table[Any], default: str | None = None) -> None:
+        self.table, self.default = table, default
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        optional = type(None) in get_args(source)
+
+        def validate(raw: object) -> Settings | None:
+            if optional and raw is None:
+                return None
+            if self.default is not None and isinstance(raw, Mapping) and "kind" not in raw:
+                raw = {"kind": self.default, **raw}
+            return self.table.settings(raw)
+
+        def plain(value: Settings | None) -> object:
+            return None if value is None else value.model_dump(mode="json")
+
+        return core_schema.no_info_plain_validator_function(
+            validate, serialization=core_schema.plain_serializer_function_ser_schema(plain)
+        )
+
+
+# --- reading -----------------------------------------------------------------------------------------------------
+
+
+class _BoundedLoader(yaml.SafeLoader):
+    """SafeLoader that counts: depth, nodes and aliases are limited while composing, before anything is built."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._depth = 0
+        self._nodes = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.events.AliasEvent):
+            raise yaml.YAMLError("aliases (*name) are not allowed in a recipe")
+        self._depth += 1
+        self._nodes += 1
+        if self._depth > MAX_YAML_DEPTH:
+            raise yaml.YAMLError(f"nested deeper than {MAX_YAML_DEPTH} levels")
+        if self._nodes > MAX_YAML_NODES:
+            raise yaml.YAMLError(f"more than {MAX_YAML_NODES:,} entries")
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.YAMLError(f"key {key.value!r} stands twice (line {key.start_mark.line + 1})")
+                seen.add(key.value)
+        return super().construct_mapping(node, deep=deep)
+
+
+# `1e-3` is a number to everyone but YAML 1.1; `yes`, `no`, `on`, `off` are words (language codes: `no` is Norwegian).
+_BoundedLoader.yaml_implicit_resolvers = {
+    first: [
+        (tag, pattern) for tag, pattern in resolvers if tag not in ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:float")
+    ]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_BoundedLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+)
+_BoundedLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(
+        r"^(?:[-+]?(?:[0-9][0-9_]*)(?:\.[0-9_]*)?(?:[eE][-+]?[0-9]+)?|[-+]?\.[0-9_]+(?:[eE][-+]?[0-9]+)?"
+        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
+    ),
+    list("-+0123456789."),
+)
+
+
+def parse_yaml(text: str, where: str) -> object:
+    """Plain data from YAML text, or E_RECIPE with the line. Nothing is evaluated, nothing is imported."""
+    if len(text) > MAX_YAML_BYTES:
+        raise SeqloomError("E_RECIPE", f"{len(text):,} characters of YAML, at most {MAX_YAML_BYTES:,}", where=where)
+    loader = None
+    try:
+        loader = _BoundedLoader(text)
+        return loader.get_single_data()
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise SeqloomError("E_RECIPE", f"not valid YAML: {error.problem}", where=f"{where}:{line}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise SeqloomError(
+            "E_RECIPE", f"YAML refused: {error}", where=where, fix="write the recipe out plainly"
+        ) from None
+    finally:
+        if loader is not None:
+            loader.dispose()
+
+
+def read_yaml(path: Path) -> dict[str, object]:
+    """A mapping from a YAML file, limits checked before the file is read whole."""
+    try:
+        size = path.stat().st_size
+        if size > MAX_YAML_BYTES:
+            raise SeqloomError("E_RECIPE", f"{size:,} bytes of YAML, at most {MAX_YAML_BYTES:,}", where=str(path))
+        text = path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise SeqloomError("E_FILE", f"cannot read the recipe: {error.strerror}", where=str(path)) from None
+    except UnicodeDecodeError as error:
+        raise SeqloomError("E_RECIPE", f"not UTF-8 at byte {error.start}", where=str(path)) from None
+    raw = parse_yaml(text, str(path))
+    if not isinstance(raw, dict):
+        raise SeqloomError("E_RECIPE", "a recipe is a mapping of keys", where=str(path), fix="see 'seqloom init'")
+    return raw
+
+
+def override(raw: Mapping[str, object], assignments: Sequence[str]) -> dict[str, object]:
+    """Apply `--set a.b.c=value`. Values are YAML; a new `kind` drops the keys of the old one."""
+    tree: dict[str, object] = dict(raw)
+    for assignment in assignments:
+        path, separator, value = assignment.partition("=")
+        if not separator or not path.strip():
+            raise SeqloomError("E_USAGE", f"--set {assignment!r} is not of the form key.key=value")
+        keys = path.strip().split(".")
+        _assign(tree, keys, parse_yaml(value, f"--set {path}"))
+    return tree
+
+
+def _assign(tree: dict[str, object], keys: Sequence[str], value: object) -> None:
+    for key in keys[:-1]:
+        child = tree.get(key)
+        if isinstance(child, str):  # the bare word `score: dot` is short for `score: {kind: dot}`
+            child = {"kind": child}
+        tree[key] = child = dict(child) if isinstance(child, Mapping) else {}
+        tree = child
+    last = keys[-1]
+    if last == "kind" and tree.get("kind") not in (None, value):
+        tree.clear()
+    tree[last] = value
+
+
+# --- judging -----------------------------------------------------------------------------------------------------
+
+
+def validated(cls: type[S], raw: object, where: str) -> S:
+    """`cls` from plain data, or one E_RECIPE that lists every problem with its path."""
+    try:
+        return cls.model_validate(raw)
+    except ValidationError as error:
+        problems = [f"{_path(item['loc'])}{_problem(item)}" for item in error.errors()]
+        count = f"{len(problems)} problems: " if len(problems) > 1 else ""
+        raise SeqloomError(
+            "E_RECIPE", count + "; ".join(problems), where=where, fix="'seqloom config' shows every key"
+        ) from None
+
+
+def _line(loc: tuple[int | str, ...], message: str) -> InitErrorDetails:
+    return InitErrorDetails(type=PydanticCustomError("seqloom", message), loc=loc, input=None)
+
+
+def _path(loc: tuple[int | str, ...]) -> str:
+    return ".".join(str(part) for part in loc) + ": " if loc else ""
+
+
+def _problem(item: ErrorDetails) -> str:
+    message, value = item["msg"].removeprefix("Value error, "), item["input"]
+    plain = isinstance(value, (str, int, float)) and item["type"] not in ("seqloom", "value_error")
+    return f"{message} (got {value!r})" if plain else message
+
+
+def render_yaml(settings: Settings) -> str:
+    """The effective recipe as YAML, every default written out."""
+    return yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=120)

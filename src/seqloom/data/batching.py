@@ -1,0 +1,157 @@
+"""Which examples stand side by side: batches of a token budget, of like lengths, in an order that a seed decides.
+
+Planning is pure arithmetic on lengths, so that an epoch can be planned, counted and resumed in its middle without
+touching a token. The same (seed, epoch) gives the same batches on every machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from pydantic import Field
+
+from seqloom import config
+from seqloom.batch import EOS, PAD, Batch, Tokens
+from seqloom.data.corpus import Corpus, Ids, Lengths, Pair
+
+Plan = list[npt.NDArray[np.int64]]  # one array of example indices per batch
+Collate = Callable[[Sequence[Pair]], Batch]
+Resample = Callable[[Pair, Random], Pair]
+
+
+class Batching(config.Settings):
+    """How large a batch is. The budget holds rows x the longest sequence of either side, EOS counted.
+
+    So padding is paid for, and neither a long source nor a long target can outgrow the memory that was planned.
+    """
+
+    tokens: int = Field(default=4096, ge=1)
+    sentences: int | None = Field(default=None, ge=1)  # at most so many rows
+    pool: int = Field(default=1000, ge=1)  # batches' worth of shuffled examples that are sorted together
+
+
+def plan(source: Lengths, target: Lengths, settings: Batching, seed: int, epoch: int) -> Plan:
+    """Every example exactly once, in shuffled batches of like lengths.
+
+    Shuffle all; within each pool sort by target length, cut into strips, sort each strip by source length (up, then
+    down, so that neighbours stay alike); fill batches greedily to the budget; shuffle the batches. Strips are what
+    keeps the padding of both sides small: sorting by one length alone leaves the other one as it comes.
+    """
+    rng = np.random.default_rng([seed, epoch])
+    order = rng.permutation(len(target))
+    cost = np.maximum(source, target) + 1
+    batches_expected = max(1.0, cost.sum() / settings.tokens, len(cost) / (settings.sentences or len(cost) or 1))
+    order = order[_tiled(source[order], target[order], batches_expected, settings.pool)]
+    batches = _filled(order, cost[order], settings.tokens, settings.sentences)
+    return [batches[i] for i in rng.permutation(len(batches))]
+
+
+def _tiled(source: Lengths, target: Lengths, batches: float, pool: int) -> npt.NDArray[np.int64]:
+    """The order of shuffled examples after sorting inside pools and strips; ties keep their shuffled order."""
+    pool_count = math.ceil(batches / pool)
+    pools = np.arange(len(target)) * pool_count // max(1, len(target))
+    order = np.lexsort((source, target, pools))
+    # A strip holds an equal share of its pool's tokens: as many strips as each then holds batches.
+    cost = (np.maximum(source, target) + 1)[order]
+    before = np.cumsum(cost) - cost
+    starts = np.searchsorted(pools, np.arange(pool_count + 1))
+    borders = np.append(before, cost.sum())[starts]  # tokens before each pool, and in all
+    strip_count = max(1, round(math.sqrt(batches / pool_count)))
+    strips = pools * strip_count + (before - borders[pools]) * strip_count // np.diff(borders)[pools]
+    upwards = np.where(strips % 2 == 0, 1, -1)
+    return order[np.lexsort((source[order] * upwards, strips))]
+
+
+def _filled(order: npt.NDArray[np.int64], cost: Lengths, tokens: int, sentences: int | None) -> Plan:
+    """Cut an order into batches: as many rows as the budget holds. One row over the budget stands alone."""
+    batches: Plan = []
+    start = 0
+    while start < len(order):
+        most = max(1, tokens // int(cost[start]))
+        most = most if sentences is None else min(most, sentences)
+        longest = np.maximum.accumulate(cost[start : start + most])
+        rows = int(np.count_nonzero(longest * np.arange(1, len(longest) + 1) <= tokens))
+        batches.append(order[start : start + max(1, rows)])
+        start += max(1, rows)
+    return batches
+
+
+def in_order(lengths: Lengths, tokens: int, sentences: int | None = None) -> Plan:
+    """Batches for prediction, longest first (so that memory trouble shows at once); the indices restore the order."""
+    order = np.argsort(-lengths, kind="stable")
+    return _filled(order, lengths[order] + 1, tokens, sentences)
+
+
+def padding_share(batches: Plan, source: Lengths, target: Lengths) -> float:
+    """The share of cells, source and target together, that hold no token. EOS is a token."""
+    real = cells = 0
+    for batch in batches:
+        for lengths in (source[batch] + 1, target[batch] + 1):
+            real += int(lengths.sum())
+            cells += int(lengths.max()) * len(batch)
+    return 1 - real / cells if cells else 0.0
+
+
+def collate_pairs(pairs: Sequence[Pair]) -> Batch:
+    """Pairs side by side: `sources["source"]` and the target, both ending in EOS."""
+    source = ended([pair.source for pair in pairs])
+    target = ended([pair.target for pair in pairs])
+    return Batch({"source": source}, target, [pair.index for pair in pairs])
+
+
+def ended(sequences: Sequence[Ids]) -> Tokens:
+    """Padded tokens with EOS after each sequence; one masked write, no loop over tokens."""
+    lengths = np.array([len(ids) for ids in sequences], dtype=np.int64)
+    ids = np.full((len(sequences), int(lengths.max(initial=0)) + 1), PAD, dtype=np.int64)  # B S
+    places = np.arange(ids.shape[1])
+    if len(sequences):
+        ids[places < lengths[:, None]] = np.concatenate(sequences)
+        ids[np.arange(len(sequences)), lengths] = EOS
+    return Tokens(torch.from_numpy(ids), torch.from_numpy(places <= lengths[:, None]))
+
+
+class TokenBatches:
+    """The batches of a corpus, epoch after epoch. `resample` may cut each pair anew (BPE dropout)."""
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        settings: Batching,
+        seed: int,
+        collate: Collate = collate_pairs,
+        resample: Resample | None = None,
+    ) -> None:
+        self.corpus, self.settings, self.seed = corpus, settings, seed
+        self.collate, self.resample = collate, resample
+        self._lengths = corpus.lengths()
+        self._planned: tuple[int, Plan] | None = None  # the last epoch asked for: counting it is then free
+
+    def plan(self, epoch: int) -> Plan:
+        if self._planned is None or self._planned[0] != epoch:
+            self._planned = (epoch, plan(*self._lengths, self.settings, self.seed, epoch))
+        return self._planned[1]
+
+    def count(self, epoch: int) -> int:
+        """How many batches the epoch has."""
+        return len(self.plan(epoch))
+
+    def padding(self, epoch: int) -> float:
+        """Share of padded cells, both sides together."""
+        return padding_share(self.plan(epoch), *self._lengths)
+
+    def epoch(self, number: int, skip: int = 0) -> Iterator[Batch]:
+        """The batches of one epoch; the first `skip` cost nothing (a resumed run has seen them)."""
+        for indices in self.plan(number)[skip:]:
+            pairs = [self.corpus[int(i)] for i in indices]
+            if self.resample is not None:
+                pairs = [self.resample(pair, self._rng(number, pair.index)) for pair in pairs]
+            yield self.collate(pairs)
+
+    def _rng(self, epoch: int, index: int) -> Random:
+        """Randomness of one example in one epoch: the same whatever batch it stands in."""
+        return Random(f"{self.seed} {epoch} {index}")

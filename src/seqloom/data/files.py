@@ -1,0 +1,217 @@
+"""Bytes in and out of files: plain, gzip or a pipe; lines with their numbers and offsets; atomic writes.
+
+Only "\\n" and "\\r\\n" end a line: a U+2028 inside a sentence is a character. Everything streams in constant memory.
+This file refuses to guess: bytes that are not UTF-8, or an archive that breaks off, are errors that say where.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import io
+import os
+import stat
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+from seqloom.errors import SeqloomError
+
+CHUNK = 1 << 18
+MAX_LINE_BYTES = 64 << 20  # one line; longer ones are dropped while they are read
+STDIN = "-"
+
+BadUtf8 = Literal["error", "skip", "replace"]
+Tally = Counter[str]  # what was skipped or mended while reading: "bad_utf8", "line_too_long"
+
+
+@dataclass(frozen=True)
+class RawLine:
+    """One line without its end; `data` is None when it was longer than MAX_LINE_BYTES."""
+
+    number: int
+    offset: int  # of its first byte, in the uncompressed file
+    data: bytes | None
+
+
+def shown(path: str) -> str:
+    """How a path is named in messages."""
+    return "<stdin>" if path == STDIN else path
+
+
+def resolved(path: str, base: Path | None) -> str:
+    """A path relative to `base` (the recipe's folder); stdin and absolute paths stay."""
+    return path if path == STDIN or base is None else str(base / path)
+
+
+def file_error(path: str | Path, error: OSError, doing: str = "read") -> SeqloomError:
+    """The operating system's refusal as ours: E_DISK when the disk is full, E_FILE otherwise."""
+    code = "E_DISK" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "E_FILE"
+    return SeqloomError(code, f"cannot {doing} the file: {error.strerror or error}", where=shown(str(path)))
+
+
+# --- reading -----------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[io.BufferedIOBase]:
+    """A binary stream from a path or stdin, which stays open."""
+    if path == STDIN:
+        yield cast(io.BufferedIOBase, sys.stdin.buffer)
+        return
+    try:
+        stream = open(path, "rb")  # noqa: SIM115 (closed below; the errors of opening are ours, those of the body not)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise file_error(path, error if isinstance(error, OSError) else OSError(str(error))) from None
+    with stream:
+        yield stream
+
+
+def chunks(path: str) -> Iterator[bytes]:
+    """The content of a file in pieces, uncompressed when it begins with gzip's magic bytes, whatever its name."""
+    with opened(path) as stream:
+        try:
+            first = stream.read(2)
+            if first == b"\x1f\x8b":
+                yield from _gunzip(first, stream, path)
+                return
+            yield first
+            while chunk := stream.read1(CHUNK):  # what is there: a person may be typing
+                yield chunk
+        except OSError as error:
+            raise file_error(path, error) from None
+
+
+def _gunzip(first: bytes, stream: io.BufferedIOBase, path: str) -> Iterator[bytes]:
+    """Every member of a gzip stream, with checksums verified and each step's output bounded."""
+
+    def corrupt(why: str) -> SeqloomError:
+        fix = "the file is damaged or was not copied whole: fetch it again"
+        return SeqloomError("E_GZIP", why, where=f"{shown(path)}, byte {offset:,}", fix=fix)
+
+    member = zlib.decompressobj(wbits=31)  # 31: a gzip header, and its checksum is checked
+    pending = first
+    offset = 0  # compressed bytes taken so far
+    while True:
+        if not pending:
+            pending = stream.read1(CHUNK)
+            if not pending:
+                if not member.eof:
+                    raise corrupt("the .gz file ends too early")
+                return
+        if member.eof:  # zeros may pad the end of a member; anything else must be a further member
+            padding = len(pending) - len(pending.lstrip(b"\0"))
+            offset, pending = offset + padding, pending[padding:]
+            if not pending:
+                continue
+            member = zlib.decompressobj(wbits=31)
+        try:
+            data = member.decompress(pending, CHUNK * 4)
+        except zlib.error as error:
+            raise corrupt(f"the .gz file is corrupt ({error})") from None
+        rest = member.unused_data if member.eof else member.unconsumed_tail
+        offset, pending = offset + len(pending) - len(rest), rest
+        if data:
+            yield data
+
+
+def raw_lines(path: str) -> Iterator[RawLine]:
+    """Lines as bytes, a leading byte order mark dropped. A line over the cap keeps its number and loses its data."""
+    number, offset = 1, 0
+    parts: list[bytes] = []  # of the line that is still open
+    size = 0
+    for chunk in chunks(path):
+        *ended, rest = chunk.split(b"\n")
+        for data in ended:
+            yield _raw_line(number, offset, parts, size, data)
+            number, offset = number + 1, offset + size + len(data) + 1
+            parts, size = [], 0
+        size += len(rest)
+        if size <= MAX_LINE_BYTES:
+            parts.append(rest)
+        else:
+            parts.clear()
+    if size:
+        yield _raw_line(number, offset, parts, size, b"")
+
+
+def _raw_line(number: int, offset: int, parts: list[bytes], size: int, last: bytes) -> RawLine:
+    if size + len(last) > MAX_LINE_BYTES:
+        return RawLine(number, offset, None)
+    data = b"".join([*parts, last]) if parts else last
+    if number == 1 and data.startswith(b"\xef\xbb\xbf"):
+        data, offset = data[3:], offset + 3
+    return RawLine(number, offset, data.removesuffix(b"\r"))
+
+
+def decoded(line: RawLine, path: str, on_bad_utf8: BadUtf8, tally: Tally) -> str | None:
+    """The text of a line, or None where it is to be skipped (and counted)."""
+    if line.data is None:
+        tally["line_too_long"] += 1
+        return None
+    try:
+        return line.data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if on_bad_utf8 == "error":
+            raise _bad_utf8(line, path, error.start) from None
+        tally["bad_utf8"] += 1
+        return None if on_bad_utf8 == "skip" else line.data.decode("utf-8", errors="replace")
+
+
+def _bad_utf8(line: RawLine, path: str, start: int) -> SeqloomError:
+    assert line.data is not None
+    utf16 = line.number == 1 and line.data[:2] in (b"\xff\xfe", b"\xfe\xff")
+    return SeqloomError(
+        "E_UTF8",
+        f"byte 0x{line.data[start]:02X} is not UTF-8" + (" (the file looks like UTF-16)" if utf16 else ""),
+        where=f"{shown(path)}:{line.number}, byte offset {line.offset + start:,}",
+        fix="convert the file (iconv -t utf-8), or use --on-bad-utf8 skip or replace",
+    )
+
+
+# --- files as they lie on disk -----------------------------------------------------------------------------------
+
+
+def is_regular(path: str) -> bool:
+    """Whether a path can be read again from its start: not stdin, not a pipe, not a device."""
+    if path == STDIN:
+        return False
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except (OSError, ValueError) as error:
+        raise file_error(path, error if isinstance(error, OSError) else OSError(str(error))) from None
+
+
+def file_fingerprint(path: str) -> tuple[int, str]:
+    """Size in bytes and sha256 of a file as it lies on disk: a resumed run asks whether its data changed."""
+    digest = hashlib.sha256()
+    size = 0
+    with opened(path) as stream:
+        try:
+            while chunk := stream.read(CHUNK):
+                size += len(chunk)
+                digest.update(chunk)
+        except OSError as error:
+            raise file_error(path, error) from None
+    return size, digest.hexdigest()
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a whole file or nothing: a temporary neighbour, fsync, rename."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(temporary, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise file_error(path, error, "write") from None

@@ -1,0 +1,217 @@
+"""What is wrong with this data, before a night of training finds out: findings with line numbers.
+
+Each set is read once, as a stream (`survey.py`). Nothing is changed or dropped here, and nothing is printed: the
+report is data, with a plain text form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+import numpy as np
+
+from seqloom.data.readers import Example
+from seqloom.data.survey import Hashes, Numbers, Survey
+
+SHOWN = 5  # places named per finding
+Severity = Literal["error", "warning", "note"]
+
+WHY: dict[str, tuple[Severity, str]] = {
+    "empty_source": ("warning", "a pair without a source teaches nothing and is skipped in training"),
+    "empty_target": ("warning", "a pair without a target teaches nothing and is skipped in training"),
+    "duplicate_pairs": ("warning", "a pair that stands twice counts twice: the model leans towards it"),
+    "several_targets": ("note", "one source, different targets: fine where several answers are right, noise otherwise"),
+    "copies": ("note", "source and target are the same: many of these teach the model to copy"),
+    "long_source": ("note", "far longer than the rest: slow, and often two lines that were glued together"),
+    "long_target": ("note", "far longer than the rest: slow, and often two lines that were glued together"),
+    "length_ratio": ("warning", "one side is out of all proportion to the other: often a misaligned pair"),
+    "replacement_character": ("warning", "U+FFFD says that an earlier conversion lost characters"),
+    "control_character": ("warning", "control characters are rarely meant and become tokens of their own"),
+    "mojibake": ("warning", "looks like UTF-8 that was read as Latin-1: convert the file again"),
+    "not_composed": ("note", "letters with loose accents (not NFC); 'normalise: nfc', the default, composes them"),
+    "odd_script_source": ("warning", "not in the script of the other sources: a wrong language or a wrong column"),
+    "odd_script_target": ("warning", "not in the script of the other targets: a wrong language or a wrong column"),
+    "leaked_pairs": ("error", "the pair also stands in the training set: scores on it are worthless"),
+    "leaked_sources": ("warning", "the source also stands in the training set: scores on it say little about new data"),
+    "no_pairs": ("error", "there is nothing to learn from or to measure on"),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One kind of trouble in one set: how often, where first, and why it matters."""
+
+    set: str
+    kind: str
+    count: int
+    where: tuple[str, ...]
+
+    @property
+    def severity(self) -> Severity:
+        return WHY[self.kind][0]
+
+    @property
+    def why(self) -> str:
+        return WHY[self.kind][1]
+
+
+@dataclass(frozen=True)
+class SideSummary:
+    """Lengths in characters, and how many different characters there are."""
+
+    percentiles: dict[str, int]
+    alphabet: int
+    script: str
+
+
+@dataclass(frozen=True)
+class SetSummary:
+    name: str
+    pairs: int
+    source: SideSummary
+    target: SideSummary
+
+
+@dataclass(frozen=True)
+class DataReport:
+    """Everything `seqloom check` says, as data."""
+
+    sets: tuple[SetSummary, ...]
+    findings: tuple[Finding, ...]
+
+    def as_dict(self) -> dict[str, object]:
+        findings = [{**asdict(finding), "severity": finding.severity, "why": finding.why} for finding in self.findings]
+        return {"sets": [asdict(summary) for summary in self.sets], "findings": findings}
+
+    def lines(self) -> list[str]:
+        """The report as plain text, worst first."""
+        out = [line for summary in self.sets for line in _summary_lines(summary)]
+        if not self.findings:
+            out.append("nothing suspicious found")
+        for finding in self.findings:
+            more = " ..." if finding.count > len(finding.where) else ""
+            out.append(f"{finding.severity}: {finding.set}: {finding.kind} {finding.count:,}: {finding.why}")
+            out.append(f"    {', '.join(finding.where)}{more}")
+        return out
+
+
+def _summary_lines(summary: SetSummary) -> Iterator[str]:
+    yield f"{summary.name}: {summary.pairs:,} pairs"
+    for name, side in (("source", summary.source), ("target", summary.target)):
+        lengths = ", ".join(f"{key} {value:,}" for key, value in side.percentiles.items())
+        script = side.script.capitalize() or "mixed or no script"
+        yield f"    {name}: characters per text {lengths}; {side.alphabet:,} different ones, {script}"
+
+
+# --- judging -----------------------------------------------------------------------------------------------------
+
+
+def examine(
+    train: Iterable[Example], dev: Iterable[Example] | None = None, test: Iterable[Example] | None = None
+) -> DataReport:
+    """Read every set once and report what looks wrong, the worst first."""
+    learned = Survey("train", train)
+    surveys = [learned] + [Survey(name, given) for name, given in (("dev", dev), ("test", test)) if given is not None]
+    findings = [finding for survey in surveys for finding in _within(survey)]
+    findings += [finding for survey in surveys[1:] for finding in _leaks(learned, survey)]
+    rank = {"error": 0, "warning": 1, "note": 2}
+    findings.sort(key=lambda finding: rank[finding.severity])  # stable: sets stay in their order
+    return DataReport(tuple(map(_summary, surveys)), tuple(findings))
+
+
+def _summary(survey: Survey) -> SetSummary:
+    sides = []
+    for side in (survey.source, survey.target):
+        points = {"median": 50, "p95": 95, "p99": 99, "max": 100}
+        percentiles = {name: int(_percentile(side.lengths, point)) for name, point in points.items()}
+        sides.append(SideSummary(percentiles, len(side.alphabet), side.main_script()))
+    return SetSummary(survey.name, len(survey), sides[0], sides[1])
+
+
+def _within(survey: Survey) -> Iterator[Finding]:
+    """What one set shows by itself."""
+    if not len(survey):
+        yield Finding(survey.name, "no_pairs", 1, ())
+        return
+    rows: dict[str, Numbers] = {kind: np.array(found) for kind, found in survey.suspects.items()}
+    rows["long_source"] = _long(survey.source.lengths)
+    rows["long_target"] = _long(survey.target.lengths)
+    rows["length_ratio"] = _out_of_proportion(survey.source.lengths, survey.target.lengths)
+    rows["odd_script_source"] = survey.source.odd_rows()
+    rows["odd_script_target"] = survey.target.odd_rows()
+    rows["several_targets"] = _several_targets(survey)
+    for kind, found in rows.items():
+        if len(found):
+            yield Finding(survey.name, kind, len(found), tuple(survey.where(int(row)) for row in found[:SHOWN]))
+    again, before = _repeated(survey.pair_hashes, survey.pair_rows)
+    if len(again):
+        places = [f"{survey.where(a)} (first at {survey.where(b)})" for a, b in _few(again, before)]
+        yield Finding(survey.name, "duplicate_pairs", len(again), tuple(places))
+
+
+def _leaks(train: Survey, other: Survey) -> Iterator[Finding]:
+    """Pairs, and further sources, of a held-out set that also stand in the training set: both places are named."""
+    pair_rows, pair_twins = _found_in(other.pair_hashes, other.pair_rows, train.pair_hashes, train.pair_rows)
+    rows, twins = _found_in(other.source_hashes, np.arange(len(other)), train.source_hashes, np.arange(len(train)))
+    only_source = ~np.isin(rows, pair_rows)
+    for kind, found, origin in (
+        ("leaked_pairs", pair_rows, pair_twins),
+        ("leaked_sources", rows[only_source], twins[only_source]),
+    ):
+        if len(found):
+            places = [f"{other.where(a)} = {train.where(b)}" for a, b in _few(found, origin)]
+            yield Finding(other.name, kind, len(found), tuple(places))
+
+
+def _few(first: Numbers, second: Numbers) -> list[tuple[int, int]]:
+    return [(int(a), int(b)) for a, b in zip(first[:SHOWN], second[:SHOWN], strict=True)]
+
+
+def _percentile(lengths: Numbers, point: float) -> float:
+    return float(np.percentile(lengths, point)) if len(lengths) else 0.0
+
+
+def _long(lengths: Numbers) -> Numbers:
+    """Over four times the length that 95 of 100 texts stay under (and 40 characters at least)."""
+    return np.flatnonzero(lengths > max(4 * _percentile(lengths, 95), 40))
+
+
+def _out_of_proportion(source: Numbers, target: Numbers) -> Numbers:
+    """Log length ratios five deviations off the median (the robust kind), at least by a factor of two, and not tiny."""
+    ratio = np.log((target + 1) / (source + 1))
+    distance = np.abs(ratio - np.median(ratio))
+    deviation = max(1.4826 * float(np.median(distance)), 0.1)
+    far = (distance > 5 * deviation) & (distance > np.log(2))
+    return np.flatnonzero(far & (np.maximum(source, target) >= 10) & (np.minimum(source, target) > 0))
+
+
+def _several_targets(survey: Survey) -> Numbers:
+    """The first row of every source that stands on several rows with different first references."""
+    firsts = np.unique(survey.pair_rows, return_index=True)[1]
+    both = np.stack([survey.source_hashes, survey.pair_hashes[firsts]], axis=1)
+    distinct = np.unique(both, axis=0)[:, 0]
+    sources, counts = np.unique(distinct, return_counts=True)
+    order, first_rows = np.unique(survey.source_hashes, return_index=True)
+    return np.sort(first_rows[np.searchsorted(order, sources[counts > 1])])
+
+
+def _repeated(hashes: Hashes, rows: Numbers) -> tuple[Numbers, Numbers]:
+    """Rows whose hash was met on an earlier row, and that earliest row of each."""
+    _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
+    earliest = rows[first[inverse]]
+    again = earliest != rows  # the same reference twice on one row is no duplicate pair
+    found, at = np.unique(rows[again], return_index=True)
+    return found, earliest[again][at]
+
+
+def _found_in(hashes: Hashes, rows: Numbers, known: Hashes, known_rows: Numbers) -> tuple[Numbers, Numbers]:
+    """Rows with a hash that is known, each once, and the first row it is known from."""
+    if not len(known) or not len(hashes):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    ordered, first = np.unique(known, return_index=True)
+    place = np.minimum(np.searchsorted(ordered, hashes), len(ordered) - 1)
+    hit = ordered[place] == hashes
+    found, at = np.unique(rows[hit], return_index=True)
+    return found, known_rows[first[place[hit]]][at]

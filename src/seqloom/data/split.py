@@ -1,0 +1,35 @@
+"""Which set an example belongs to, decided by its own source text and a seed.
+
+The same source always falls into the same set, whatever the order, the file or the other examples: no source stands
+in two sets, and adding data later moves nothing. It decides nothing else; fractions are the caller's choice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from typing import Literal
+
+from seqloom.data.readers import Example
+
+Part = Literal["train", "dev", "test"]
+
+
+def source_key(text: str) -> str:
+    """A source as a person would compare it: Unicode form, case and spacing do not make it another one."""
+    return " ".join(unicodedata.normalize("NFC", text).casefold().split())
+
+
+def assign(example: Example, seed: int, dev: float, test: float) -> Part:
+    """A seeded hash of the source gives a number in [0, 1): the first `test` of it is test, the next `dev` is dev."""
+    assert min(dev, test) >= 0, (dev, test)
+    assert dev + test < 1, (dev, test)
+    digest = hashlib.blake2b(source_key(example.source).encode("utf-8"), digest_size=8, salt=_salt(seed)).digest()
+    place = int.from_bytes(digest, "big") / 2**64
+    if place < test:
+        return "test"
+    return "dev" if place < test + dev else "train"
+
+
+def _salt(seed: int) -> bytes:
+    return hashlib.blake2b(str(seed).encode("ascii"), digest_size=16).digest()

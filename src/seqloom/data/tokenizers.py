@@ -1,0 +1,315 @@
+"""Text to pieces and back, exactly: `decode(encode(text)) == text` for every tokenizer of the table.
+
+A tokenizer is one class and one line in `TOKENIZERS`. Pieces are strings; ids belong to the vocabulary, and Unicode
+form and case to the codec: no tokenizer here changes a character. The sentencepiece kinds live in `subwords.py`.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from random import Random
+from typing import ClassVar, Literal, Self, cast
+
+from pydantic import Field
+from sentencepiece import SentencePieceProcessor
+
+from seqloom import config
+from seqloom.config import Table
+from seqloom.data import subwords
+from seqloom.data.files import write_atomically
+from seqloom.errors import SeqloomError
+
+
+class Tokenizer(ABC):
+    """Cuts a text into pieces and joins pieces to a text. Law 9: joining what was cut gives the text back."""
+
+    Settings: type[config.Settings]
+    text_like: ClassVar[bool] = False  # natural text, which `predict` may split into sentences
+    fixed_inventory: ClassVar[bool] = False  # `pieces()` lists all it can produce; otherwise they are counted from data
+
+    @classmethod
+    @abstractmethod
+    def train(cls, settings: config.Settings, texts: Iterable[str], seed: int) -> Self:
+        """Learn from texts what there is to learn (for most kinds: nothing, and the texts are not read)."""
+
+    @abstractmethod
+    def encode(self, text: str) -> list[str]: ...
+
+    @abstractmethod
+    def decode(self, pieces: Sequence[str]) -> str:
+        """The text of any pieces, also of those a model invents: never fails."""
+
+    def encode_sampled(self, text: str, rng: Random) -> list[str]:
+        """One of several ways to cut the text, for training; the rng alone decides which."""
+        return self.encode(text)
+
+    @property
+    def samples(self) -> bool:
+        """Whether `encode_sampled` differs from `encode`: then a corpus must keep its texts."""
+        return False
+
+    def pieces(self) -> list[str] | None:
+        """Every piece there can be, or None where pieces are counted from data."""
+        return None
+
+    def surface(self, piece: str) -> str:
+        """The piece as it reads in a text, marks taken off: what word vectors and frequencies are looked up by."""
+        return piece
+
+    def save(self, folder: Path) -> None:
+        """Write what `train` learned; nothing for kinds that learn nothing."""
+        return None
+
+    @classmethod
+    @abstractmethod
+    def load(cls, settings: config.Settings, folder: Path) -> Self: ...
+
+
+class _Untrained(Tokenizer):
+    """A tokenizer that learns nothing: its settings are all of it."""
+
+    def __init__(self, settings: config.Settings) -> None:
+        self.settings = settings
+
+    @classmethod
+    def train(cls, settings: config.Settings, texts: Iterable[str], seed: int) -> Self:
+        return cls(settings)
+
+    @classmethod
+    def load(cls, settings: config.Settings, folder: Path) -> Self:
+        return cls(settings)
+
+
+# --- words -------------------------------------------------------------------------------------------------------
+
+JOINER = "\uffed"  # "￭" on a side of a piece: no space stands there
+_QUOTED_JOINER = f"[{JOINER}]"  # the mark itself, when the user writes it: no other piece has two symbols inside
+_SPACE = f"{JOINER} {JOINER}"  # a space that is not the single one between two pieces
+
+
+@cache
+def _atoms() -> re.Pattern[str]:
+    """(word, other): a word, or a single symbol or space. Marks and zero-width joiners belong to words."""
+    codes = chain(range(0x300, 0x20000), range(0xE0100, 0xE01F0))
+    marks = "".join(chr(code) for code in codes if unicodedata.category(chr(code))[0] == "M")
+    return re.compile(rf"([\w{re.escape(marks)}\u200c\u200d]+)|(.)", re.DOTALL)
+
+
+class Words(_Untrained):
+    """Words and punctuation, fully reversible.
+
+    A single space between two pieces is understood; where there is none, the symbol (not the word) carries a joiner:
+    `(no, it's)` is `(￭ no ￭, it ￭'￭ s ￭)`. So a plain word is a plain piece, and finds its GloVe vector.
+    """
+
+    text_like = True
+
+    class Settings(config.Settings):
+        kind: Literal["words"] = "words"
+
+    def encode(self, text: str) -> list[str]:
+        atoms = _atoms().findall(text)
+        solid = [False, *(bool(word) or other != " " for word, other in atoms), False]  # neither space nor border
+        pieces: list[str] = []
+        touches = False  # the atom follows the last piece without a space, and that piece has no mark yet
+        for i, (word, other) in enumerate(atoms, start=1):
+            if other == " ":
+                if not (solid[i - 1] and solid[i + 1]):
+                    pieces.append(_SPACE)
+                touches = False
+                continue
+            piece = word or (_QUOTED_JOINER if other == JOINER else other)
+            if touches and word:
+                pieces[-1] += JOINER  # two words never touch, so the last piece is a symbol
+            elif touches:
+                piece = JOINER + piece
+            pieces.append(piece)
+            touches = True
+        return pieces
+
+    def decode(self, pieces: Sequence[str]) -> str:
+        out: list[str] = []
+        glued = True  # nothing stands before the first piece
+        for piece in pieces:
+            if not glued and not piece.startswith(JOINER):
+                out.append(" ")
+            out.append(self.surface(piece))
+            glued = piece.endswith(JOINER)
+        return "".join(out)
+
+    def surface(self, piece: str) -> str:
+        core = piece.removeprefix(JOINER).removesuffix(JOINER)
+        return JOINER if core == _QUOTED_JOINER else core
+
+
+# --- characters, bytes, symbols ----------------------------------------------------------------------------------
+
+
+class Characters(_Untrained):
+    """One piece per Unicode code point, spaces too."""
+
+    class Settings(config.Settings):
+        kind: Literal["characters"] = "characters"
+
+    def encode(self, text: str) -> list[str]:
+        return list(text)
+
+    def decode(self, pieces: Sequence[str]) -> str:
+        return "".join(pieces)
+
+
+class Bytes(_Untrained):
+    """The UTF-8 bytes: 256 pieces and nothing is ever unknown. Printable ASCII shows as itself, the rest as <C3>."""
+
+    fixed_inventory = True
+    _pieces: ClassVar[list[str]] = [chr(byte) if 32 <= byte < 127 else f"<{byte:02X}>" for byte in range(256)]
+    _bytes: ClassVar[dict[str, bytes]] = {piece: bytes([byte]) for byte, piece in enumerate(_pieces)}
+
+    class Settings(config.Settings):
+        kind: Literal["bytes"] = "bytes"
+
+    def encode(self, text: str) -> list[str]:
+        return [self._pieces[byte] for byte in text.encode("utf-8")]
+
+    def decode(self, pieces: Sequence[str]) -> str:
+        data = b"".join(self._bytes.get(piece) or piece.encode("utf-8") for piece in pieces)
+        return data.decode("utf-8", errors="replace")  # a model may break off inside a character
+
+    def pieces(self) -> list[str]:
+        return list(self._pieces)
+
+
+class Symbols(_Untrained):
+    """What stands between separators, for phonemes and tags. Empty symbols vanish: `AH  B` is `AH B`."""
+
+    class Settings(config.Settings):
+        kind: Literal["symbols"] = "symbols"
+        separator: str = Field(default=" ", min_length=1)
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.separator = settings.separator
+
+    def encode(self, text: str) -> list[str]:
+        return [symbol for symbol in text.split(self.separator) if symbol]
+
+    def decode(self, pieces: Sequence[str]) -> str:
+        return self.separator.join(pieces)
+
+
+# --- subwords ----------------------------------------------------------------------------------------------------
+
+
+class SubwordSettings(config.Settings):
+    """Keys that both sentencepiece kinds share."""
+
+    size: int = Field(default=8000, ge=2)  # pieces wanted; a small corpus may give fewer
+    sampling: float = Field(default=0.0, ge=0.0, le=1.0)  # in training only; 0 is off
+    character_coverage: float = Field(default=1.0, gt=0.9, le=1.0)  # below 1, the rarest characters become unknown
+
+
+class _Subwords(Tokenizer):
+    """A sentencepiece model that seqloom trained itself, kept as bytes."""
+
+    text_like = True
+    fixed_inventory = True
+    algorithm: ClassVar[Literal["bpe", "unigram"]]
+    file: ClassVar[str] = "sentencepiece.model"
+
+    def __init__(self, settings: config.Settings, model: bytes) -> None:
+        self.settings, self.model = cast(SubwordSettings, settings), model
+        self._processor = SentencePieceProcessor(model_proto=model)
+        self._scores = subwords.inventory(self._processor)
+
+    @abstractmethod
+    def _sampled(self, word: str, rng: Random) -> list[str]:
+        """One of several ways to cut a word (which is escaped already)."""
+
+    @classmethod
+    def train(cls, settings: config.Settings, texts: Iterable[str], seed: int) -> Self:
+        chosen = cast(SubwordSettings, settings)
+        model = subwords.train_model(cls.algorithm, texts, chosen.size, chosen.character_coverage, seed)
+        return cls(settings, model)
+
+    @property
+    def samples(self) -> bool:
+        return self.settings.sampling > 0
+
+    def encode(self, text: str) -> list[str]:
+        pieces: list[str] = self._processor.encode(subwords.escaped(text), out_type=str)
+        return pieces
+
+    def encode_sampled(self, text: str, rng: Random) -> list[str]:
+        if not self.samples:
+            return self.encode(text)
+        words = subwords.words_of(subwords.escaped(text))
+        pieces = [piece for word in words for piece in self._sampled(word, rng)]
+        return subwords.unknown_runs_joined(pieces, self._scores)
+
+    def decode(self, pieces: Sequence[str]) -> str:
+        return subwords.unescaped("".join(pieces))
+
+    def pieces(self) -> list[str]:
+        return list(self._scores)
+
+    def surface(self, piece: str) -> str:
+        return subwords.unescaped(piece)
+
+    def save(self, folder: Path) -> None:
+        write_atomically(folder / self.file, self.model)
+
+    @classmethod
+    def load(cls, settings: config.Settings, folder: Path) -> Self:
+        path = folder / cls.file
+        try:
+            model = path.read_bytes()
+            if not model:
+                raise RuntimeError("an empty file")  # sentencepiece would take it for "no model yet"
+            return cls(settings, model)
+        except OSError as error:
+            raise SeqloomError("E_BUNDLE", f"cannot read the tokenizer: {error.strerror}", where=str(path)) from None
+        except RuntimeError:
+            raise SeqloomError("E_BUNDLE", "not a sentencepiece model", where=str(path)) from None
+
+
+class Bpe(_Subwords):
+    """Byte pair encoding (Sennrich et al. 2016); `sampling` is the dropout probability of a merge."""
+
+    algorithm = "bpe"
+
+    class Settings(SubwordSettings):
+        kind: Literal["bpe"] = "bpe"
+
+    def _sampled(self, word: str, rng: Random) -> list[str]:
+        return subwords.bpe_dropout(word, self._scores, self.settings.sampling, rng)
+
+
+class Unigram(_Subwords):
+    """A unigram language model over pieces (Kudo 2018); `sampling` is its alpha: the smaller, the wilder."""
+
+    algorithm = "unigram"
+
+    class Settings(SubwordSettings):
+        kind: Literal["unigram"] = "unigram"
+
+    def _sampled(self, word: str, rng: Random) -> list[str]:
+        return subwords.unigram_sample(word, self._scores, self.settings.sampling, rng)
+
+
+TOKENIZERS: Table[Tokenizer] = Table(
+    "tokenizers",
+    {
+        "words": Words,
+        "characters": Characters,
+        "bytes": Bytes,
+        "symbols": Symbols,
+        "bpe": Bpe,
+        "unigram": Unigram,
+    },
+)

@@ -1,0 +1,82 @@
+"""What a metric is: rows of statistics that add up over sentences, and one value of their sum.
+
+Because rows add, one pass over the outputs serves the corpus score, its bootstrap interval, paired tests and every
+breakdown. All values are on a scale of 0 to 100 (error rates may exceed 100). This file knows no particular metric,
+and nothing in this package imports torch.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Float64
+
+from seqloom import config
+from seqloom.errors import SeqloomError
+
+Statistics = Float64[np.ndarray, "n k"]  # one row per sentence
+Total = Float64[np.ndarray, "k"]  # their sum
+Values = Float64[np.ndarray, "m"]  # one value per row
+
+
+class Metric(ABC):
+    """One way to judge outputs. `references[i]` lists every right answer to sentence i; there is at least one."""
+
+    class Settings(config.Settings):
+        """What a recipe may choose; each metric adds `kind` and its own keys."""
+
+    name: str
+    higher_is_better: ClassVar[bool] = True
+
+    @abstractmethod
+    def statistics(self, predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
+        """One row per sentence; rows of several calls may be stacked and summed."""
+
+    @abstractmethod
+    def value(self, total: Total) -> float:
+        """The score of summed rows: 0 to 100, finite also for nothing at all."""
+
+    @abstractmethod
+    def signature(self) -> str:
+        """Everything needed to reproduce the number, as `key:value|key:value`."""
+
+    def score(self, predictions: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+        return self.value(self.statistics(predictions, references).sum(axis=0))
+
+    def values(self, totals: Statistics) -> Values:
+        """`value` of each row of totals."""
+        return np.array([self.value(total) for total in totals], dtype=np.float64)
+
+    def sentence_values(self, statistics: Statistics) -> Values:
+        """A value per sentence, for wins, losses and confidences; a metric may judge a lone sentence more mildly."""
+        return self.values(statistics)
+
+
+def check_parallel(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+    """Refuse what no metric can score: sides of different length, or a sentence without any reference."""
+    if len(predictions) != len(references):
+        raise SeqloomError(
+            "E_ALIGN",
+            f"{len(predictions):,} predictions but references for {len(references):,} sentences",
+            fix="give one prediction and at least one reference per sentence",
+        )
+    for row, wanted in enumerate(references):
+        if isinstance(wanted, str) or not wanted:
+            raise SeqloomError(
+                "E_DATA",
+                "a list of at least one reference is needed",
+                where=f"sentence {row + 1}",
+                fix="add a reference",
+            )
+
+
+def count_references(references: Sequence[Sequence[str]]) -> str:
+    """The number of references per sentence as signatures write it: a number, or `var`."""
+    counts = {len(wanted) for wanted in references}
+    return str(counts.pop()) if len(counts) == 1 else "var"
+
+
+UNSEEN_REFERENCES = "?"  # what a signature says before any statistics were computed

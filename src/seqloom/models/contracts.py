@@ -1,0 +1,130 @@
+"""The contracts between encoders, decoders, heads and search.
+
+An encoder turns a source into a `Memory`. A decoder starts a `State` from memories and reads target tokens, any
+number at a time: training reads all of them, decoding reads one. A head turns features into log-probabilities.
+Search sees only a `Scorer`. Nothing here knows strings, files or the loss.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import nn
+
+from seqloom.batch import Source
+from seqloom.batch import Tokens as Gold
+from seqloom.shapes import Bool, Features, Float, Int, LogProbs, Nll, Rows, RowTokens, StepLogProbs, Tensor
+
+Tree = Mapping[str, Tensor]
+Layers = tuple[tuple[Tensor, ...], ...]  # one tuple per layer: (h,) for Elman and GRU, (h, c) for an LSTM; each B D
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What an encoder hands over: states to attend to, which of them are real, and a summary per layer."""
+
+    states: Float[Tensor, "B S D"]
+    mask: Bool[Tensor, "B S"]
+    summary: Layers
+
+
+class State:
+    """What a decoder (or constraint) carries between calls.
+
+    `rows` tensors have N = B*K rows, row b*K + k: one per hypothesis. `sources` tensors have B rows: memory is not
+    copied K times. Everything that changes is a tensor, positions too, so that one tree map serves each method.
+    """
+
+    __slots__ = ("rows", "sources")
+
+    def __init__(self, rows: Tree, sources: Tree | None = None) -> None:
+        self.rows: dict[str, Tensor] = dict(rows)
+        self.sources: dict[str, Tensor] = dict(sources or {})
+
+    def _map(self, on_rows: Callable[[Tensor], Tensor], on_sources: Callable[[Tensor], Tensor]) -> State:
+        return State(
+            {name: on_rows(tensor) for name, tensor in self.rows.items()},
+            {name: on_sources(tensor) for name, tensor in self.sources.items()},
+        )
+
+    def select(self, rows: Int[Tensor, "n"], sources: Int[Tensor, "b"] | None = None) -> State:
+        """Reorder, repeat or drop hypotheses; with `sources`, drop or repeat whole sources as well."""
+        return self._map(
+            lambda tensor: tensor.index_select(0, rows),
+            lambda tensor: tensor if sources is None else tensor.index_select(0, sources),
+        )
+
+    def with_rows(self, **rows: Tensor) -> State:
+        """The same sources, some rows replaced: how a decoder hands its state on."""
+        return State({**self.rows, **rows}, self.sources)
+
+    def clone(self) -> State:
+        return self._map(Tensor.clone, Tensor.clone)
+
+    def detach(self) -> State:
+        return self._map(Tensor.detach, Tensor.detach)
+
+    def copy_(self, other: State) -> None:
+        """Overwrite in place: a captured CUDA graph ends with this."""
+        for name, tensor in self.rows.items():
+            tensor.copy_(other.rows[name])
+        for name, tensor in self.sources.items():
+            tensor.copy_(other.sources[name])
+
+
+class Encoder(nn.Module, ABC):
+    """Source to memory. Only the encoder knows what became of its mask (a pyramid halves it)."""
+
+    width: int  # D of memory.states
+    summary_sizes: tuple[tuple[int, ...], ...]  # width of every tensor in memory.summary
+
+    @abstractmethod
+    def forward(self, source: Source) -> Memory: ...
+
+
+class Decoder(nn.Module, ABC):
+    """Reads target tokens after a memory. Law 1: reading in pieces equals reading at once."""
+
+    width: int  # D of the features
+
+    @abstractmethod
+    def start(self, memories: Mapping[str, Memory] | None, rows: int) -> State:
+        """State before the first token, `rows` hypotheses in all (a multiple of B); keys are projected here, once."""
+
+    @abstractmethod
+    def forward(self, tokens: RowTokens, state: State, lengths: Rows | None = None) -> tuple[Features, State]:
+        """Features for every position, and the state after each row's last real token (`lengths`, default all)."""
+
+
+class Head(nn.Module, ABC):
+    """Features to log-probabilities. Law: nll == -log_probs.gather(gold)."""
+
+    @abstractmethod
+    def log_probs(self, features: Features, state: State) -> LogProbs: ...
+
+    @abstractmethod
+    def losses(
+        self, features: Features, state: State, gold: Gold, smoothing: float = 0.0
+    ) -> tuple[Float[Tensor, "M"], Float[Tensor, "M"]]:
+        """(what is minimised, plain nll) at the M real positions only: nothing is computed for padding."""
+
+    def nll(self, features: Features, state: State, gold: Gold) -> Nll:
+        """-log P(gold) per position, zero behind the mask."""
+        values = self.losses(features, state, gold)[1]
+        return torch.zeros_like(gold.mask, dtype=values.dtype).masked_scatter(gold.mask, values)
+
+
+class Scorer(Protocol):
+    """What search sees: a model, an ensemble, a language model, a weighted mixture."""
+
+    def start(self, sources: Mapping[str, Source], hypotheses: int) -> State:
+        """State for B sources x `hypotheses` rows, before any token. B is the batch of the sources."""
+        ...
+
+    def step(self, last: Rows, state: State) -> tuple[StepLogProbs, State]:
+        """Log-probabilities of the next token after reading `last` (BOS first). Consumes the state."""
+        ...

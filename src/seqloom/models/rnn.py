@@ -1,0 +1,350 @@
+"""Recurrent encoder and decoder: with one vector, with attention (Bahdanau, Luong), and everything between.
+
+The decoder's equations, one line each, h the state of the top layer, s the memory:
+
+    query      previous: h_{t-1} (Bahdanau 2015)    current: h_t (Luong 2015)
+    context    c_t = sum_s softmax(score(query, s)) value(s)
+    input      x_t = compose(embedding_t, what `recurrence` names: nothing, c, or the last h~)
+    readout    h~_t = tanh(W_c compose(h_t, c_t)), what the head sees
+
+Where nothing in the recurrence depends on the attention, all steps are read by one call per layer and attended at
+once; otherwise the same block is called step by step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import nn
+
+from seqloom import config
+from seqloom.batch import Source
+from seqloom.config import Kind, Table
+from seqloom.errors import SeqloomError
+from seqloom.models.contracts import Decoder, Encoder, Layers, Memory, State
+from seqloom.nn.attention import Attention, AttentionSettings, SelfAttention
+from seqloom.nn.frontends import Embedding, Vectors
+from seqloom.nn.layers import COMPOSITIONS, Composition, Concatenation, spread
+from seqloom.nn.recurrent import CELLS, LSTM, Bidirectional, Cell, Parts, Start, keep_ended, reverse
+from seqloom.nn.scores import Bilinear
+from seqloom.nn.tape import tap
+from seqloom.shapes import Features, Float, Rows, RowTokens, Tensor
+
+Dropout = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+
+class RecurrentEncoder(Encoder):
+    """A stack of recurrent layers, each forward or both ways; optionally self-attention over the states."""
+
+    class Settings(config.Settings):
+        kind: Literal["rnn"] = "rnn"
+        cell: Annotated[config.Settings, Kind(CELLS, "lstm")] = LSTM.Settings()
+        width: int = Field(256, ge=1)  # of the states; with both directions each has half
+        layers: int = Field(1, ge=1)
+        bidirectional: bool = True
+        reverse: bool = False  # read the source back to front (Sutskever 2014); memory keeps the original order
+        start: Literal["zero", "learned"] = "zero"
+        dropout: Dropout = 0.0
+        self_attention: SelfAttention.Settings | None = None
+
+        @model_validator(mode="after")
+        def _halves(self) -> RecurrentEncoder.Settings:
+            if self.bidirectional and self.width % 2:
+                raise ValueError(f"width: a bidirectional encoder needs an even width, got {self.width}")
+            return self
+
+    def __init__(self, settings: Settings, *, embedding: Embedding | None, frames: int | None = None) -> None:
+        super().__init__()
+        self.vectors = Vectors(embedding, frames)
+        self.width, self.reverse = settings.width, settings.reverse
+        inputs = [self.vectors.width] + [settings.width] * (settings.layers - 1)
+        self.layers = nn.ModuleList(
+            Bidirectional(
+                settings.cell,
+                inputs=size,
+                width=settings.width,
+                both=settings.bidirectional,
+                learned_start=settings.start == "learned",
+            )
+            for size in inputs
+        )
+        self.dropout = nn.Dropout(settings.dropout)
+        attends = settings.self_attention
+        self.self_attention = None if attends is None else SelfAttention(attends, width=settings.width)
+        parts = len(CELLS[settings.cell.kind].parts)  # type: ignore[attr-defined]
+        self.summary_sizes = ((settings.width,) * parts,) * settings.layers
+
+    def forward(self, source: Source) -> Memory:
+        lengths = source.lengths
+        x = self.vectors(source)  # B S D
+        if self.reverse:
+            x = reverse(x, lengths)
+        summary = []
+        for layer in self.layers:
+            x, final = layer(self.dropout(x), lengths)
+            summary.append(final)
+        if self.reverse:
+            x = reverse(x, lengths)
+        x = self.dropout(x).masked_fill(~source.mask[..., None], 0.0)
+        if self.self_attention is not None:
+            x = self.self_attention(x, source.mask)
+        return Memory(tap("encoder.states", x), source.mask, tuple(summary))
+
+
+class Uses(config.Settings):
+    """Where the context goes; any combination."""
+
+    recurrence: Literal["none", "context", "attentional"] = "none"
+    readout: bool = True
+    next_layer: bool = False
+
+
+class DecoderAttention(AttentionSettings):
+    """Attention of a decoder: which state asks, besides what `AttentionSettings` says."""
+
+    query: Literal["previous", "current"] = "current"
+
+
+class RecurrentDecoder(Decoder):
+    """The general recurrent decoder; `bahdanau` and `luong` are its settings under their papers' names."""
+
+    class Settings(config.Settings):
+        kind: Literal["rnn"] = "rnn"
+        cell: Annotated[config.Settings, Kind(CELLS, "lstm")] = LSTM.Settings()
+        width: int = Field(256, ge=1)
+        layers: int = Field(1, ge=1)
+        dropout: Dropout = 0.0
+        start: Literal["bridge", "state", "zero", "learned"] = "bridge"  # how the summary becomes the first state
+        summary_input: bool = False  # the summary as an input of every step (Kalchbrenner and Blunsom 2013)
+        attention: DecoderAttention | None = None
+        context: Uses = Uses()
+        compose: Annotated[config.Settings, Kind(COMPOSITIONS, "concat")] = Concatenation.Settings()
+        token_readout: bool = False  # the readout sees the last token's embedding as well (Bahdanau 2015)
+
+        @model_validator(mode="after")
+        def _possible(self) -> RecurrentDecoder.Settings:
+            if self.context.next_layer and self.layers < 2:
+                raise ValueError("context.next_layer: there is no next layer; set layers to 2 or more")
+            if self.attention is None and (self.context.recurrence != "none" or self.context.next_layer):
+                raise ValueError("context: there is none without attention; set attention or leave context out")
+            attention = self.attention
+            if attention is not None and attention.query == "previous" and self.context.recurrence == "attentional":
+                raise ValueError("context.recurrence: attentional needs attention.query: current")
+            if attention is not None and not self._used():
+                raise ValueError("context: attention whose context goes nowhere; set readout, recurrence or next_layer")
+            return self
+
+        def _used(self) -> bool:
+            return self.context.readout or self.context.next_layer or self.context.recurrence != "none"
+
+    def __init__(self, settings: Settings, *, embedding: Embedding, encoder: Encoder) -> None:
+        super().__init__()
+        self.embedding, self.width, self.cells = embedding, settings.width, nn.ModuleList()
+        self.dropout = nn.Dropout(settings.dropout)
+        attention = settings.attention
+        self.attention = (
+            None
+            if attention is None
+            else Attention(attention, query=settings.width, memory=encoder.width, name="decoder.attention")
+        )
+        self.asks_previous = attention is not None and attention.query == "previous"
+        self.recurrence, self.next_layer = settings.context.recurrence, settings.context.next_layer
+        self._build_inputs(settings, encoder)
+        self._build_readout(settings)
+        self.bridge = Bridge(settings, [self._cell(layer) for layer in range(settings.layers)], encoder)
+
+    def _build_inputs(self, settings: Settings, encoder: Encoder) -> None:
+        context = self.attention.width if self.attention is not None else 0
+        inputs = self.embedding.width
+        self.summary_input: Composition | None = None
+        self.recurrence_input: Composition | None = None
+        if settings.summary_input:
+            self.summary_input = COMPOSITIONS.build(settings.compose, main=inputs, other=encoder.summary_sizes[-1][0])
+            inputs = self.summary_input.width
+        if self.recurrence != "none":
+            fed = settings.width if self.recurrence == "attentional" else context
+            self.recurrence_input = COMPOSITIONS.build(settings.compose, main=inputs, other=fed)
+            inputs = self.recurrence_input.width
+        self.next_inputs = nn.ModuleList()
+        for layer in range(settings.layers):
+            if layer and self.next_layer:
+                composed = COMPOSITIONS.build(settings.compose, main=inputs, other=context)
+                self.next_inputs.append(composed)
+                inputs = composed.width
+            self.cells.append(CELLS.build(settings.cell, inputs=inputs, size=settings.width))
+            inputs = settings.width
+
+    def _build_readout(self, settings: Settings) -> None:
+        self.token_readout = settings.token_readout
+        self.readout_input: Composition | None = None
+        width = settings.width
+        attends = self.attention is not None and (settings.context.readout or self.recurrence == "attentional")
+        if attends:
+            assert self.attention is not None
+            self.readout_input = COMPOSITIONS.build(settings.compose, main=width, other=self.attention.width)
+            width = self.readout_input.width
+        width += self.embedding.width if self.token_readout else 0
+        self.readout = nn.Linear(width, settings.width) if attends or self.token_readout else None
+
+    def _cell(self, layer: int) -> Cell:
+        cell = self.cells[layer]
+        assert isinstance(cell, Cell)
+        return cell
+
+    @property
+    def steps_alone(self) -> bool:
+        """Does a step's input depend on the attention of the step before (or on its own, asked by the last state)?"""
+        return self.recurrence != "none" or (self.asks_previous and self.next_layer)
+
+    # --- state: rows "0.h", "0.c", ... and "fed"; sources "keys0", "values", "mask", "summary" -----------------------
+
+    def start(self, memories: Mapping[str, Memory] | None, rows: int) -> State:
+        assert memories is not None, "this decoder reads a memory"
+        memory = next(iter(memories.values()))
+        layers = self.bridge(memory)
+        state = {
+            f"{layer}.{part}": spread(value, rows)
+            for layer, values in enumerate(layers)
+            for part, value in zip(self._cell(layer).parts, values, strict=True)
+        }
+        sources: dict[str, Tensor] = {}
+        if self.attention is not None:
+            sources |= self.attention.prepare(memory.states, memory.mask)
+        if self.summary_input is not None:
+            sources["summary"] = memory.summary[-1][0]
+        if self.recurrence != "none" and not self.asks_previous:
+            assert self.attention is not None
+            fed = self.width if self.recurrence == "attentional" else self.attention.width
+            state["fed"] = memory.states.new_zeros(rows, fed)
+        return State(state, sources)
+
+    def forward(self, tokens: RowTokens, state: State, lengths: Rows | None = None) -> tuple[Features, State]:
+        x = self.dropout(self.embedding(tokens))  # N T E
+        if not self.steps_alone:
+            return self._block(x, state, lengths)
+        features = []
+        for t in range(x.shape[1]):
+            output, new = self._block(x[:, t : t + 1], state, None)
+            state = new if lengths is None else _keep_ended_rows(lengths > t, new, state)
+            features.append(output)
+        return torch.cat(features, dim=1), state
+
+    def _block(self, x: Float[Tensor, "N T E"], state: State, lengths: Rows | None) -> tuple[Features, State]:
+        """The equations of the module's docstring, for all T steps (T = 1 where steps stand alone)."""
+        token, rows = x, dict(state.rows)
+        last = rows[f"{len(self.cells) - 1}.h"][:, None]  # N 1 D: h_{t-1} of the top layer
+        context: Tensor | None = None
+        if self.asks_previous and self.steps_alone:
+            context = self._attend(last, state)
+        if self.summary_input is not None:
+            summary = spread(state.sources["summary"], x.shape[0])[:, None].expand(-1, x.shape[1], -1)
+            x = self.summary_input(x, summary)
+        if self.recurrence_input is not None:
+            fed = rows["fed"][:, None] if context is None else context
+            x = self.recurrence_input(x, fed)
+        for layer in range(len(self.cells)):
+            if layer and self.next_layer:
+                if context is None:  # the first layer's current state asks
+                    context = self._attend(x, state)
+                x = self.next_inputs[layer - 1](x, context)
+            cell = self._cell(layer)
+            names = [f"{layer}.{part}" for part in cell.parts]
+            x, final = cell(self.dropout(x) if layer else x, tuple(state.rows[name] for name in names), lengths)
+            rows |= dict(zip(names, final, strict=True))
+        if self.attention is not None and context is None:
+            queries = torch.cat([last, x[:, :-1]], dim=1) if self.asks_previous else x
+            context = self._attend(queries, state)
+        features = self._readout(x, context, token)
+        if "fed" in rows:
+            assert context is not None
+            rows["fed"] = (features if self.recurrence == "attentional" else context)[:, -1]
+        return features, State(rows, state.sources)
+
+    def _attend(self, queries: Float[Tensor, "N T D"], state: State) -> Float[Tensor, "N T C"]:
+        assert self.attention is not None
+        context: Tensor = self.attention(queries, state.sources)
+        return tap("decoder.context", context)
+
+    def _readout(self, h: Float[Tensor, "N T D"], context: Tensor | None, token: Tensor) -> Features:
+        """h~ = tanh(W_c compose(h, context)), with the token's embedding if asked; plain h where nothing is added."""
+        h = tap("decoder.states", h)
+        if self.readout is None:
+            plain: Tensor = self.dropout(h)
+            return plain
+        if self.readout_input is not None:
+            assert context is not None
+            h = self.readout_input(self.dropout(h), context)
+        if self.token_readout:
+            h = torch.cat([h, token], dim=-1)
+        features: Tensor = self.dropout(torch.tanh(self.readout(h)))
+        return features
+
+
+def _keep_ended_rows(real: Tensor, new: State, old: State) -> State:
+    kept = keep_ended(real, list(new.rows.values()), [old.rows[name] for name in new.rows])
+    return State(dict(zip(new.rows, kept, strict=True)), new.sources)
+
+
+class Bridge(nn.Module):
+    """The decoder's first state from the encoder's summary: passed on, transformed, or not used."""
+
+    def __init__(self, settings: RecurrentDecoder.Settings, cells: list[Cell], encoder: Encoder) -> None:
+        super().__init__()
+        self.kind = settings.start
+        wanted = tuple((cell.size,) * len(cell.parts) for cell in cells)
+        given = encoder.summary_sizes
+        if self.kind == "state" and wanted != given:
+            raise SeqloomError(
+                "E_RECIPE",
+                f"the encoder's summary {given} cannot be the decoder's first state {wanted}",
+                where="model.decoder.start",
+                fix="use the same cell, width and layers on both sides, or start: bridge",
+            )
+        self.starts = nn.ModuleList(Start(cell, self.kind == "learned") for cell in cells)
+        self.linear = nn.ModuleList()
+        if self.kind == "bridge":
+            for layer, sizes in enumerate(wanted):
+                source = given[min(layer, len(given) - 1)]
+                self.linear.append(
+                    nn.ModuleList(
+                        nn.Linear(source[min(part, len(source) - 1)], size) for part, size in enumerate(sizes)
+                    )
+                )
+
+    def forward(self, memory: Memory) -> Layers:
+        if self.kind == "state":
+            return memory.summary
+        if self.kind != "bridge":
+            return tuple(start(memory.states) for start in self.starts)
+        return tuple(self._layer(index, linears, memory) for index, linears in enumerate(self.linear))
+
+    def _layer(self, index: int, linears: nn.Module, memory: Memory) -> Parts:
+        given = memory.summary[min(index, len(memory.summary) - 1)]
+        assert isinstance(linears, nn.ModuleList)
+        return tuple(torch.tanh(linear(given[min(part, len(given) - 1)])) for part, linear in enumerate(linears))
+
+
+class Bahdanau(RecurrentDecoder):
+    """Additive attention asked by the previous state, its context fed into the recurrence (Bahdanau 2015)."""
+
+    class Settings(RecurrentDecoder.Settings):
+        kind: Literal["bahdanau"] = "bahdanau"  # type: ignore[assignment]
+        attention: DecoderAttention | None = DecoderAttention(query="previous")
+        context: Uses = Uses(recurrence="context", readout=True)
+        token_readout: bool = True
+
+
+class Luong(RecurrentDecoder):
+    """Attention asked by the current state, h~ before the output (Luong 2015); h~ fed back on demand."""
+
+    class Settings(RecurrentDecoder.Settings):
+        kind: Literal["luong"] = "luong"  # type: ignore[assignment]
+        attention: DecoderAttention | None = DecoderAttention(score=Bilinear.Settings(), query="current")
+        context: Uses = Uses(readout=True)
+
+
+ENCODERS: Table[Encoder] = Table("encoders", {"rnn": RecurrentEncoder})
+DECODERS: Table[Decoder] = Table("decoders", {"rnn": RecurrentDecoder, "bahdanau": Bahdanau, "luong": Luong})

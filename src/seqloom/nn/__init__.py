@@ -1,0 +1,1 @@
+"""The parts models are made of: cells, scores, attention, front ends, heads. Each is one equation and its laws."""

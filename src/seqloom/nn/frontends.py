@@ -1,0 +1,90 @@
+"""Front ends: how a source or target token becomes a vector (learned, one-hot, or given)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import nn
+from torch.nn import functional as F
+
+from seqloom import config
+from seqloom.batch import PAD, Source
+from seqloom.config import Table
+from seqloom.errors import SeqloomError
+from seqloom.shapes import Float, Int, Tensor
+
+
+class Embedding(nn.Module, ABC):
+    """Token ids to vectors of width `width`."""
+
+    width: int
+
+    @abstractmethod
+    def forward(self, ids: Int[Tensor, "B S"]) -> Float[Tensor, "B S D"]: ...
+
+    @property
+    def table(self) -> Float[Tensor, "V D"]:
+        """The matrix that an output layer may be tied to."""
+        raise SeqloomError("E_RECIPE", "only learned embeddings can be tied", where="model.tied")
+
+
+class Learned(Embedding):
+    """A row of a learned matrix per token; PAD is zero. `vectors` names a GloVe or word2vec text file to start from."""
+
+    class Settings(config.Settings):
+        kind: Literal["learned"] = "learned"
+        width: int = Field(256, ge=1)
+        vectors: str | None = None
+        freeze: bool = False
+
+    def __init__(self, settings: Settings, *, vocabulary: int) -> None:
+        super().__init__()
+        self.width = settings.width
+        self.weight = nn.Parameter(torch.empty(vocabulary, settings.width))
+        nn.init.normal_(self.weight, std=settings.width**-0.5)
+        with torch.no_grad():
+            self.weight[PAD] = 0
+        self.weight.requires_grad_(not settings.freeze)
+
+    def forward(self, ids: Int[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
+        return F.embedding(ids, self.weight)
+
+    @property
+    def table(self) -> Float[Tensor, "V D"]:
+        return self.weight
+
+
+class OneHot(Embedding):
+    """e_i, the i-th unit vector: nothing learned before the first layer."""
+
+    class Settings(config.Settings):
+        kind: Literal["onehot"] = "onehot"
+
+    def __init__(self, settings: Settings, *, vocabulary: int) -> None:
+        super().__init__()
+        self.width = vocabulary
+        self.register_buffer("like", torch.zeros(()), persistent=False)  # carries the float type and the device
+
+    def forward(self, ids: Int[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
+        return F.one_hot(ids, self.width).to(self.like.dtype)  # type: ignore[arg-type]
+
+
+EMBEDDINGS: Table[Embedding] = Table("embeddings", {"learned": Learned, "onehot": OneHot})
+
+
+class Vectors(nn.Module):
+    """A source as vectors with a mask: tokens through an embedding, frames as they are given."""
+
+    def __init__(self, embedding: Embedding | None, frames: int | None = None) -> None:
+        super().__init__()
+        self.embedding = embedding
+        width = embedding.width if embedding is not None else frames
+        assert width is not None
+        self.width = width
+
+    def forward(self, source: Source) -> Float[Tensor, "B S D"]:
+        values = source.vectors(self.embedding)
+        return values.masked_fill(~source.mask[..., None], 0.0)  # NaN behind the mask must not reach a gradient

@@ -1,0 +1,85 @@
+"""Small layers that others are built from: dropout, and the three ways to compose two vectors."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Literal
+
+import torch
+from torch import nn
+
+from seqloom import config
+from seqloom.config import Table
+from seqloom.shapes import Float, Tensor
+
+
+class Composition(nn.Module, ABC):
+    """Two vectors become one, of width `width`."""
+
+    width: int
+
+    @abstractmethod
+    def forward(self, main: Float[Tensor, "*r A"], other: Float[Tensor, "*r B"]) -> Float[Tensor, "*r C"]: ...
+
+
+class Concatenation(Composition):
+    """[a; b]"""
+
+    class Settings(config.Settings):
+        kind: Literal["concat"] = "concat"
+
+    def __init__(self, settings: Settings, *, main: int, other: int) -> None:
+        super().__init__()
+        self.width = main + other
+
+    def forward(self, main: Float[Tensor, "*r A"], other: Float[Tensor, "*r B"]) -> Float[Tensor, "*r C"]:
+        return torch.cat([main, other], dim=-1)
+
+
+class Sum(Composition):
+    """a + P b, the projection only where widths differ."""
+
+    class Settings(config.Settings):
+        kind: Literal["sum"] = "sum"
+
+    def __init__(self, settings: Settings, *, main: int, other: int) -> None:
+        super().__init__()
+        self.width = main
+        self.project = nn.Identity() if main == other else nn.Linear(other, main, bias=False)
+
+    def forward(self, main: Float[Tensor, "*r A"], other: Float[Tensor, "*r B"]) -> Float[Tensor, "*r C"]:
+        result: Tensor = main + self.project(other)
+        return result
+
+
+class Gate(Composition):
+    """g * a + (1 - g) * P b, with g = sigma(W [a; b])."""
+
+    class Settings(config.Settings):
+        kind: Literal["gate"] = "gate"
+
+    def __init__(self, settings: Settings, *, main: int, other: int) -> None:
+        super().__init__()
+        self.width = main
+        self.project = nn.Identity() if main == other else nn.Linear(other, main, bias=False)
+        self.gate = nn.Linear(main + other, main)
+
+    def forward(self, main: Float[Tensor, "*r A"], other: Float[Tensor, "*r B"]) -> Float[Tensor, "*r C"]:
+        gate = torch.sigmoid(self.gate(torch.cat([main, other], dim=-1)))
+        result: Tensor = gate * main + (1 - gate) * self.project(other)
+        return result
+
+
+COMPOSITIONS: Table[Composition] = Table("compositions", {"concat": Concatenation, "sum": Sum, "gate": Gate})
+
+
+def rows_per_source(rows: int, sources: int) -> int:
+    """K, from N = B*K."""
+    assert rows % sources == 0, (rows, sources)
+    return rows // sources
+
+
+def spread(values: Float[Tensor, "B *d"], rows: int) -> Float[Tensor, "N *d"]:
+    """Give every hypothesis its source's value: row b*K + k gets row b."""
+    copies = rows_per_source(rows, values.shape[0])
+    return values if copies == 1 else values.repeat_interleave(copies, dim=0)

@@ -1,0 +1,199 @@
+"""Recurrent cells and stacks of them (MISSION: Elman, LSTM, GRU; bidirectional, multi-layer).
+
+A cell reads any number of steps from any state: all steps of a sentence in training, one in decoding. torch's fused
+kernels do the work where they exist; the loop over `step` says what they compute and serves the rest.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, Literal, TypeVar
+
+import torch
+from torch import nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from seqloom import config
+from seqloom.config import Table
+from seqloom.shapes import Float, Int, Tensor
+
+Parts = tuple[Tensor, ...]  # (h,) or (h, c), each N D
+X = TypeVar("X", Tensor, PackedSequence)
+
+
+class Cell(nn.Module, ABC):
+    """One layer, one direction. `parts` says what its state is made of; the first part is its output."""
+
+    parts: ClassVar[tuple[str, ...]]
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+    @abstractmethod
+    def step(self, x: Float[Tensor, "N I"], state: Parts) -> Parts:
+        """One step of the recurrence."""
+
+    def forward(
+        self, x: Float[Tensor, "N T I"], state: Parts, lengths: Int[Tensor, "N"] | None = None
+    ) -> tuple[Float[Tensor, "N T D"], Parts]:
+        """Outputs at every step, and the state after each row's last real step (zero steps leave it as it was)."""
+        outputs = []
+        for t in range(x.shape[1]):
+            new = self.step(x[:, t], state)
+            state = new if lengths is None else keep_ended(lengths > t, new, state)
+            outputs.append(new[0])
+        return torch.stack(outputs, dim=1), state
+
+
+def keep_ended(real: Tensor, new: Sequence[Tensor], old: Sequence[Tensor]) -> Parts:
+    """Rows whose sequence goes on take the new state, the others keep the old one."""
+    return tuple(torch.where(real[:, None], after, before) for after, before in zip(new, old, strict=True))
+
+
+class FusedCell(Cell):
+    """A cell whose sequence is one call of a torch kernel; weights are the kernel's own."""
+
+    kernel: nn.RNN | nn.LSTM | nn.GRU
+
+    def weights(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        w, u, bias_w, bias_u = self.kernel.all_weights[0]
+        return w, u, bias_w, bias_u
+
+    def forward(
+        self, x: Float[Tensor, "N T I"], state: Parts, lengths: Int[Tensor, "N"] | None = None
+    ) -> tuple[Float[Tensor, "N T D"], Parts]:
+        if x.shape[1] == 1:  # decoding: no packing, no layout change
+            return super().forward(x, state, lengths)
+        if lengths is None:
+            outputs, final = self._run(x, state)
+            return outputs, final
+        # Ragged rows are packed, so that nothing behind a row's end is ever computed. A row of zero steps is read as
+        # one step and its state put back.
+        packed = pack_padded_sequence(x, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
+        packed_outputs, final = self._run(packed, state)
+        outputs, _ = pad_packed_sequence(packed_outputs, batch_first=True, total_length=x.shape[1])
+        return outputs, keep_ended(lengths > 0, final, state)
+
+    def _run(self, x: X, state: Parts) -> tuple[X, Parts]:
+        layered = tuple(part[None].contiguous() for part in state)  # 1 N D
+        outputs, final = self.kernel(x, layered if len(layered) > 1 else layered[0])
+        return outputs, tuple(part[0] for part in (final if isinstance(final, tuple) else (final,)))
+
+
+class Elman(FusedCell):
+    """s_i = f(W^x x_i + W^s s_{i-1} + b), f = tanh, relu or sigmoid"""
+
+    parts = ("h",)
+
+    class Settings(config.Settings):
+        kind: Literal["elman"] = "elman"
+        activation: Literal["tanh", "relu", "sigmoid"] = "tanh"
+
+    def __init__(self, settings: Settings, *, inputs: int, size: int) -> None:
+        super().__init__(size)
+        self.activation = settings.activation
+        fused = "relu" if settings.activation == "relu" else "tanh"
+        self.kernel = nn.RNN(inputs, size, nonlinearity=fused, batch_first=True)
+
+    def step(self, x: Float[Tensor, "N I"], state: Parts) -> Parts:
+        if self.activation == "tanh":
+            return (torch.rnn_tanh_cell(x, state[0], *self.weights()),)
+        if self.activation == "relu":
+            return (torch.rnn_relu_cell(x, state[0], *self.weights()),)
+        w, u, bw, bu = self.weights()
+        return (torch.sigmoid(x @ w.t() + bw + state[0] @ u.t() + bu),)
+
+    def forward(
+        self, x: Float[Tensor, "N T I"], state: Parts, lengths: Int[Tensor, "N"] | None = None
+    ) -> tuple[Float[Tensor, "N T D"], Parts]:
+        if self.activation == "sigmoid":  # torch has no such kernel: the plain loop
+            return Cell.forward(self, x, state, lengths)
+        return super().forward(x, state, lengths)
+
+
+class LSTM(FusedCell):
+    """i, f, o = sigma(W x + U s + b), g = tanh(W x + U s + b), c_t = f c_{t-1} + i g, s_t = o tanh(c_t)"""
+
+    parts = ("h", "c")
+
+    class Settings(config.Settings):
+        kind: Literal["lstm"] = "lstm"
+        forget_bias: float = 1.0  # remember by default (Jozefowicz 2015)
+
+    def __init__(self, settings: Settings, *, inputs: int, size: int) -> None:
+        super().__init__(size)
+        self.kernel = nn.LSTM(inputs, size, batch_first=True)
+        with torch.no_grad():
+            self.weights()[2][size : 2 * size] += settings.forget_bias
+
+    def step(self, x: Float[Tensor, "N I"], state: Parts) -> Parts:
+        h, c = torch.lstm_cell(x, list(state), *self.weights())
+        return h, c
+
+
+class GRU(FusedCell):
+    """z, r = sigma(W x + U s + b), n = tanh(W x + r (U s) + b), s_t = (1 - z) n + z s_{t-1}"""
+
+    parts = ("h",)
+
+    class Settings(config.Settings):
+        kind: Literal["gru"] = "gru"
+
+    def __init__(self, settings: Settings, *, inputs: int, size: int) -> None:
+        super().__init__(size)
+        self.kernel = nn.GRU(inputs, size, batch_first=True)
+
+    def step(self, x: Float[Tensor, "N I"], state: Parts) -> Parts:
+        return (torch.gru_cell(x, state[0], *self.weights()),)
+
+
+CELLS: Table[Cell] = Table("cells", {"elman": Elman, "lstm": LSTM, "gru": GRU})
+
+
+class Start(nn.Module):
+    """The state before the first step: zero, or learned (one vector per part)."""
+
+    def __init__(self, cell: Cell, learned: bool) -> None:
+        super().__init__()
+        self.size, self.count = cell.size, len(cell.parts)
+        self.values = nn.Parameter(torch.zeros(self.count, self.size)) if learned else None
+
+    def forward(self, like: Float[Tensor, "N ..."]) -> Parts:
+        """A state for as many rows as `like` has, of its type and on its device."""
+        if self.values is None:
+            return tuple(like.new_zeros(like.shape[0], self.size) for _ in range(self.count))
+        return tuple(value.expand(like.shape[0], -1) for value in self.values)
+
+
+def reverse(x: Float[Tensor, "B S D"], lengths: Int[Tensor, "B"]) -> Float[Tensor, "B S D"]:
+    """Each row's real part back to front; padding stays at the end."""
+    positions = torch.arange(x.shape[1], device=x.device)
+    backwards = lengths[:, None] - 1 - positions  # B S
+    index = torch.where(backwards >= 0, backwards, positions)
+    return x.gather(1, index[..., None].expand_as(x))
+
+
+class Bidirectional(nn.Module):
+    """One encoder layer: a cell forward and, if asked, one backward, states concatenated."""
+
+    def __init__(self, cell: config.Settings, *, inputs: int, width: int, both: bool, learned_start: bool) -> None:
+        super().__init__()
+        size = width // 2 if both else width
+        self.cells = nn.ModuleList(CELLS.build(cell, inputs=inputs, size=size) for _ in range(2 if both else 1))
+        self.starts = nn.ModuleList(Start(_cell(module), learned_start) for module in self.cells)
+
+    def forward(self, x: Float[Tensor, "B S I"], lengths: Int[Tensor, "B"]) -> tuple[Float[Tensor, "B S D"], Parts]:
+        """States at every position, and each part's last state per direction, concatenated."""
+        outputs, finals = [], []
+        for backward, (cell, start) in enumerate(zip(self.cells, self.starts, strict=True)):
+            states, final = cell(reverse(x, lengths) if backward else x, start(x), lengths)
+            outputs.append(reverse(states, lengths) if backward else states)
+            finals.append(final)
+        return torch.cat(outputs, dim=-1), tuple(torch.cat(parts, dim=-1) for parts in zip(*finals, strict=True))
+
+
+def _cell(module: nn.Module) -> Cell:
+    assert isinstance(module, Cell)
+    return module

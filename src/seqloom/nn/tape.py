@@ -1,0 +1,63 @@
+"""Taps and tapes: look at, or replace, what flows through a model during one call.
+
+A module calls `tap("attention", weights)` at a named place. When nobody listens that is one dictionary look-up and
+nothing is kept. Inside `with Tape("attention") as tape:` the tensors that pass are recorded, or replaced by what a
+function makes of them. A tape belongs to the call it surrounds, never to a module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar, Token
+from types import TracebackType
+
+import torch
+
+from seqloom.shapes import Tensor
+
+Replacement = Callable[[Tensor, int], Tensor]  # (what passes, how often the tap was passed before) -> what goes on
+
+_playing: ContextVar[Tape | None] = ContextVar("seqloom_tape", default=None)
+
+
+def tap(name: str, tensor: Tensor) -> Tensor:
+    """Let `tensor` pass the tap `name`: recorded or replaced by the tape of the current call, if there is one."""
+    tape = _playing.get()
+    return tensor if tape is None else tape.pass_by(name, tensor)
+
+
+class Tape:
+    """Records the named taps, in the order of their steps, and replaces what it is told to replace."""
+
+    def __init__(self, *listen: str, replace: Mapping[str, Replacement] | None = None) -> None:
+        self._records: dict[str, list[Tensor]] = {name: [] for name in listen}
+        self._replace = dict(replace or {})
+        self._passes: dict[str, int] = dict.fromkeys(self._replace, 0)
+        self._token: Token[Tape | None] | None = None
+
+    def __enter__(self) -> Tape:
+        assert self._token is None, "a tape is bound to one call"
+        self._token = _playing.set(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._token is not None
+        _playing.reset(self._token)
+
+    def pass_by(self, name: str, tensor: Tensor) -> Tensor:
+        if name in self._replace:
+            tensor = self._replace[name](tensor, self._passes[name])
+            self._passes[name] += 1
+        if name in self._records:
+            self._records[name].append(tensor.detach())
+        return tensor
+
+    def steps(self, name: str) -> list[Tensor]:
+        """What passed the tap, one tensor per pass."""
+        return self._records[name]
+
+    def joined(self, name: str, dim: int) -> Tensor:
+        """All passes joined along the target dimension: one step at a time or all at once, the result is the same."""
+        return torch.cat(self._records[name], dim=dim)

@@ -1,0 +1,123 @@
+"""The machine: device, threads, precision and seeds.
+
+Randomness is a function of (seed, step, rank, stream) and never of what ran before: that is why resuming needs no
+stored generator states (law 10). This file chooses nothing by a clock and reads no files but `/proc/cpuinfo`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import random
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from seqloom.config import Settings
+from seqloom.errors import SeqloomError
+
+
+class Runtime(Settings):
+    """Where and how exactly to compute. `threads: null` leaves the choice to torch."""
+
+    device: str = "auto"  # auto | cpu | cuda | cuda:1 | mps
+    threads: int | None = Field(default=None, ge=1, le=4096)
+    seed: int = Field(default=1, ge=0, lt=2**63)
+    precision: Literal["float32"] = "float32"
+    deterministic: bool = False  # on a GPU: only algorithms that repeat bit for bit, at a price. The CPU always does
+
+
+def apply(runtime: Runtime) -> torch.device:
+    """Make this process compute as told, and return the device. Call it before the first tensor operation.
+
+    Denormal numbers are flushed to zero first: worker threads inherit that from the thread that starts the pool, and
+    a decayed Adam moment or LSTM gate that turns denormal would otherwise slow a CPU many times over.
+    """
+    torch.set_flush_denormal(True)
+    if runtime.threads is not None:
+        torch.set_num_threads(runtime.threads)
+    device = find_device(runtime.device)
+    deterministic = runtime.deterministic or device.type == "cpu"
+    if device.type == "cuda" and runtime.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS may not repeat itself
+    # On a CPU the one thing this changes is that scattered additions (the backward pass of indexing) run in order.
+    torch.use_deterministic_algorithms(deterministic, warn_only=device.type == "cpu")
+    # A debugging aid that costs a pass over every buffer.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    torch.backends.cudnn.benchmark = False
+    torch.backends.cudnn.deterministic = runtime.deterministic
+    return device
+
+
+def find_device(name: str) -> torch.device:
+    """The device of that name; `auto` takes a GPU when there is one. E_USAGE when it is not there."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise SeqloomError("E_USAGE", f"no such device: {name!r}", where="device", fix=_DEVICES) from None
+    there = {
+        "cpu": device.index in (None, 0),
+        "cuda": torch.cuda.is_available() and (device.index or 0) < torch.cuda.device_count(),
+        "mps": torch.backends.mps.is_available(),
+    }
+    if not there.get(device.type, False):
+        raise SeqloomError("E_USAGE", f"device {name!r} is not available here", where="device", fix=_DEVICES)
+    return device
+
+
+_DEVICES = "use auto, cpu, cuda or cuda:N"
+
+
+def derived_seed(seed: int, step: int, rank: int = 0, stream: str = "train") -> int:
+    """63 bits that depend on all four and on nothing else; streams keep training, validation and so on apart."""
+    key = f"{seed}/{step}/{rank}/{stream}".encode()
+    return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") >> 1
+
+
+def seed_step(seed: int, step: int, rank: int = 0, stream: str = "train") -> np.random.Generator:
+    """Seed torch's default generator for one step, and return a numpy generator for what torch does not draw."""
+    derived = derived_seed(seed, step, rank, stream)
+    torch.manual_seed(derived)
+    return np.random.default_rng(derived)
+
+
+def seeded_random(seed: int, step: int, rank: int = 0, stream: str = "train") -> random.Random:
+    """The same for plain Python; shuffles and samples of the data use it. Touches no global state."""
+    return random.Random(derived_seed(seed, step, rank, stream))
+
+
+def describe() -> dict[str, str | int]:
+    """What this ran on, for cards and benchmarks: versions, processor, threads."""
+    found: dict[str, str | int] = {
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "processor": _processor(),
+        "cores": os.cpu_count() or 1,
+        "threads": torch.get_num_threads(),
+    }
+    for package in ("seqloom", "torch", "numpy", "safetensors", "sentencepiece", "sacrebleu"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "absent"
+    if torch.cuda.is_available():
+        found["gpu"] = torch.cuda.get_device_name(0)
+        found["gpus"] = torch.cuda.device_count()
+    return found
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

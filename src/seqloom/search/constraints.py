@@ -1,0 +1,244 @@
+"""What a hypothesis may not say: constraints take candidates away, step by step, and follow their rows.
+
+A constraint never renormalises: it answers with a mask (True = allowed), and the log-probabilities of what remains stay
+the model's own. Where nothing remains, the hypothesis dies. Positive wishes ("this word must occur") are not masks
+and do not belong here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field, model_validator
+
+from seqloom import config
+from seqloom.batch import BOS, EOS, MASK, PAD, SEP, Tokens
+from seqloom.config import Table
+from seqloom.errors import SeqloomError
+from seqloom.models.contracts import State
+from seqloom.shapes import Bool, Int, Lengths, Rows, Tensor
+
+UNSPEAKABLE = (PAD, BOS, MASK, SEP)  # never generated, whatever the model says
+ENDLESS = 2**62  # more tokens than any hypothesis has
+
+
+class Constraint(ABC):
+    """State in `State.rows` (one per hypothesis) and `State.sources`, so that `select` reorders it with the rest."""
+
+    overrules: ClassVar[bool] = False  # True: asked last, and may allow again what others forbade
+
+    @abstractmethod
+    def start(self, lengths: Lengths, hypotheses: int) -> State:
+        """State before the first token, for sources of these real lengths, with so many rows each."""
+
+    @abstractmethod
+    def allowed(self, state: State, width: int) -> Bool[Tensor, "#N W"]:
+        """Which of `width` tokens may come next. One row for all is enough where all are alike."""
+
+    @abstractmethod
+    def advance(self, tokens: Rows, state: State) -> State:
+        """The state after each row took its token."""
+
+    def narrow(self, mask: Bool[Tensor, "#N W"], state: State) -> Bool[Tensor, "#N W"]:
+        """What is left of `mask` under this constraint."""
+        return mask & self.allowed(state, mask.shape[-1])
+
+
+class Banned(Constraint):
+    """These tokens are never generated."""
+
+    class Settings(config.Settings):
+        kind: Literal["banned"] = "banned"
+        tokens: tuple[int, ...]
+
+        @model_validator(mode="after")
+        def _ids(self) -> Banned.Settings:
+            if any(token < 0 for token in self.tokens):
+                raise ValueError("token ids are not negative")
+            return self
+
+    def __init__(self, settings: Settings) -> None:
+        self.tokens = settings.tokens
+
+    def start(self, lengths: Lengths, hypotheses: int) -> State:
+        tokens = torch.tensor(self.tokens, dtype=torch.long, device=lengths.device)
+        return State({}, {"tokens": tokens.repeat(len(lengths), 1)})
+
+    def allowed(self, state: State, width: int) -> Bool[Tensor, "#N W"]:
+        tokens = state.sources["tokens"][0]  # the same for every source
+        return ~torch.isin(torch.arange(width, device=tokens.device), tokens)[None]
+
+    def advance(self, tokens: Rows, state: State) -> State:
+        return state
+
+
+class NoRepeat(Constraint):
+    """No n-gram of tokens occurs twice in a hypothesis (Paulus et al. 2018). EOS is in no n-gram."""
+
+    class Settings(config.Settings):
+        kind: Literal["no_repeat"] = "no_repeat"
+        ngram: int = Field(default=3, ge=1)
+
+    def __init__(self, settings: Settings) -> None:
+        self.n = settings.ngram
+
+    def start(self, lengths: Lengths, hypotheses: int) -> State:
+        return State({"said": lengths.new_zeros(len(lengths) * hypotheses, 0)})
+
+    def allowed(self, state: State, width: int) -> Bool[Tensor, "#N W"]:
+        said = state.rows["said"]  # N T
+        if said.shape[1] < self.n:
+            return torch.ones(1, width, dtype=torch.bool, device=said.device)
+        grams = said.unfold(1, self.n, 1)  # N G n
+        tail = said[:, said.shape[1] - self.n + 1 :]  # N n-1, what the next token would complete
+        again = (grams[..., :-1] == tail[:, None]).all(-1)  # N G
+        forbidden = torch.where(again, grams[..., -1], width)  # N G; `width` is the place of those that do not count
+        mask = torch.ones(len(said), width + 1, dtype=torch.bool, device=said.device)
+        return mask.scatter_(1, forbidden, False)[:, :width]
+
+    def advance(self, tokens: Rows, state: State) -> State:
+        return state.with_rows(said=torch.cat([state.rows["said"], tokens[:, None]], 1))
+
+
+class Length(Constraint):
+    """No EOS before the minimum, nothing but EOS at the maximum: so every output ends of itself within it.
+
+    Unlike a limit, which cuts off and says so, a maximum makes the search prefer hypotheses that end in time.
+    """
+
+    class Settings(config.Settings):
+        kind: Literal["length"] = "length"
+        min_length: int = Field(default=0, ge=0)
+        min_ratio: float = Field(default=0.0, ge=0)
+        max_length: int | None = Field(default=None, ge=1)
+        max_ratio: float | None = Field(default=None, gt=0)
+
+        @model_validator(mode="after")
+        def _minimum_below_maximum(self) -> Length.Settings:
+            if self.max_length is not None and self.min_length > self.max_length:
+                raise ValueError(f"min_length {self.min_length} is over max_length {self.max_length}")
+            if self.max_ratio is not None and self.min_ratio > self.max_ratio:
+                raise ValueError(f"min_ratio {self.min_ratio} is over max_ratio {self.max_ratio}")
+            return self
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    def start(self, lengths: Lengths, hypotheses: int) -> State:
+        settings = self.settings
+        least = (lengths.double() * settings.min_ratio).ceil().long().clamp(min=settings.min_length)
+        most = torch.full_like(least, ENDLESS if settings.max_length is None else settings.max_length)
+        if settings.max_ratio is not None:
+            most = torch.minimum(most, (lengths.double() * settings.max_ratio).floor().long().clamp(min=1))
+        said = lengths.new_zeros(len(lengths) * hypotheses)
+        return State({"said": said}, {"least": torch.minimum(least, most), "most": most})
+
+    def allowed(self, state: State, width: int) -> Bool[Tensor, "#N W"]:
+        said = state.rows["said"].view(len(state.sources["least"]), -1)  # B K
+        mask = (said < state.sources["most"][:, None]).reshape(-1, 1).repeat(1, width)  # N W
+        mask[:, EOS] = (said >= state.sources["least"][:, None]).flatten()
+        return mask
+
+    def advance(self, tokens: Rows, state: State) -> State:
+        return state.with_rows(said=state.rows["said"] + 1)
+
+
+class AtLeast(Length):
+    """A minimum already worked out for every source: how `Limits` reach the search. In no table."""
+
+    def __init__(self, least: Lengths) -> None:
+        self.least = least
+
+    def start(self, lengths: Lengths, hypotheses: int) -> State:
+        most = torch.full_like(self.least, ENDLESS)
+        return State({"said": lengths.new_zeros(len(lengths) * hypotheses)}, {"least": self.least, "most": most})
+
+
+class Prefix(Constraint):
+    """Every hypothesis begins with these tokens; the model's real log-probabilities of them are counted.
+
+    A recipe gives one prefix for all sources; `Prefix.of` takes one per source, ragged. It overrules the other
+    constraints: a prefix that a person asks for may repeat itself or hold a banned token.
+    """
+
+    overrules = True
+
+    class Settings(config.Settings):
+        kind: Literal["prefix"] = "prefix"
+        tokens: tuple[int, ...] = Field(min_length=1)
+
+    def __init__(self, settings: Settings) -> None:
+        self._take(Tokens.pad([settings.tokens]))
+
+    @classmethod
+    def of(cls, prefixes: Tokens) -> Prefix:
+        """One prefix per source; some may be empty."""
+        constraint = cls.__new__(cls)
+        constraint._take(prefixes)
+        return constraint
+
+    def _take(self, prefixes: Tokens) -> None:
+        ids = torch.where(prefixes.mask, prefixes.ids, PAD)
+        if bool((ids == EOS).any()):
+            raise SeqloomError("E_USAGE", "a prefix holds the end of the output (EOS)", fix="leave EOS out of prefixes")
+        if bool((ids < 0).any()):
+            raise SeqloomError("E_USAGE", "a prefix holds a negative token id")
+        self._ids, self._lengths = ids, prefixes.lengths
+        self._largest = int(ids.max()) if ids.numel() else 0
+
+    def start(self, lengths: Lengths, hypotheses: int) -> State:
+        ids, own = (values.to(lengths.device) for values in (self._ids, self._lengths))
+        if len(ids) != len(lengths):
+            assert len(ids) == 1, f"{len(ids)} prefixes for {len(lengths)} sources"
+            ids, own = ids.repeat(len(lengths), 1), own.repeat(len(lengths))
+        ids = torch.nn.functional.pad(ids, (0, 1), value=PAD)  # room to look behind the end
+        return State({"said": lengths.new_zeros(len(lengths) * hypotheses)}, {"ids": ids, "lengths": own})
+
+    def _forced(self, state: State) -> Bool[Tensor, "N 1"]:
+        lengths = state.sources["lengths"][:, None]
+        return (state.rows["said"].view(len(lengths), -1) < lengths).reshape(-1, 1)
+
+    def allowed(self, state: State, width: int) -> Bool[Tensor, "#N W"]:
+        if self._largest >= width:
+            raise SeqloomError("E_USAGE", f"a prefix holds token {self._largest}, the vocabulary ends at {width - 1}")
+        ids, said = state.sources["ids"], state.rows["said"]
+        due = ids.gather(1, said.view(len(ids), -1).clamp(max=ids.shape[1] - 1))  # B K
+        mask = (~self._forced(state)).repeat(1, width)  # N W
+        return mask.scatter_(1, due.view(-1, 1), True)
+
+    def narrow(self, mask: Bool[Tensor, "#N W"], state: State) -> Bool[Tensor, "#N W"]:
+        return torch.where(self._forced(state), self.allowed(state, mask.shape[-1]), mask)
+
+    def advance(self, tokens: Rows, state: State) -> State:
+        return state.with_rows(said=state.rows["said"] + 1)
+
+
+CONSTRAINTS: Table[Constraint] = Table(
+    "constraints", {"banned": Banned, "no_repeat": NoRepeat, "length": Length, "prefix": Prefix}
+)
+
+
+class Rules:
+    """All constraints of one search with their states, moved together."""
+
+    def __init__(self, constraints: Sequence[Constraint], lengths: Lengths, hypotheses: int) -> None:
+        every = [Banned(Banned.Settings(tokens=UNSPEAKABLE)), *constraints]
+        self._constraints = sorted(every, key=lambda constraint: constraint.overrules)
+        self._device = lengths.device
+        self._states = [constraint.start(lengths, hypotheses) for constraint in self._constraints]
+
+    def allowed(self, width: int) -> Bool[Tensor, "#N W"]:
+        mask = torch.ones(1, width, dtype=torch.bool, device=self._device)
+        for constraint, state in zip(self._constraints, self._states, strict=True):
+            mask = constraint.narrow(mask, state)
+        return mask
+
+    def select(self, rows: Rows, sources: Int[Tensor, "b"] | None) -> None:
+        self._states = [state.select(rows, sources) for state in self._states]
+
+    def advance(self, tokens: Rows) -> None:
+        pairs = zip(self._constraints, self._states, strict=True)
+        self._states = [constraint.advance(tokens, state) for constraint, state in pairs]

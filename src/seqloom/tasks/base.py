@@ -1,0 +1,43 @@
+"""The contract between a task and the training loop: a sum with a count, and nothing is divided here."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from torch import nn
+
+from seqloom.batch import Batch
+from seqloom.shapes import Float, Int, Tensor
+
+M = TypeVar("M", bound=nn.Module)
+E = TypeVar("E")
+P = TypeVar("P")
+
+
+@dataclass(frozen=True)
+class Loss:
+    """`total` is what is minimised, summed over `count` tokens; `nll` is the plain negative log-likelihood's sum."""
+
+    total: Float[Tensor, ""]
+    count: Int[Tensor, ""]
+    nll: Float[Tensor, ""]
+
+
+class Task(ABC, Generic[M, E, P]):
+    """What is learned: how examples become a batch, a batch a loss, and a batch predictions."""
+
+    @abstractmethod
+    def collate(self, examples: Sequence[E]) -> Batch: ...
+
+    @abstractmethod
+    def loss(self, model: M, batch: Batch, step: int) -> Loss:
+        """Loss of one batch. `step` is the update it belongs to (schedules of scheduled sampling need it).
+
+        Randomness comes from torch's default generator, which the loop seeds from (seed, step, rank).
+        """
+
+    @abstractmethod
+    def predict(self, model: M, batch: Batch) -> list[P]: ...

@@ -1,0 +1,96 @@
+"""Corruption of token sequences: remedies for exposure bias on the decoder's side, source noise on the encoder's.
+
+Every function takes real tokens to real tokens: EOS, padding and the order of the rest stay as they are unless the
+function says otherwise. Randomness comes from torch's default generator, which the loop seeds for each step.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+
+from seqloom.batch import EOS, MASK, SPECIALS, UNK, Tokens
+from seqloom.config import Settings
+from seqloom.shapes import Bool, Tensor
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class Noise(Settings):
+    """Shares of tokens that are touched; zero is off."""
+
+    drop: Share = 0.0  # removed (source), or read as unknown (history: "word dropout")
+    replace: Share = 0.0  # by a random token of the vocabulary
+    swap: Share = 0.0  # with the next one
+    mask: Share = 0.0  # by <mask>
+
+    @property
+    def silent(self) -> bool:
+        return not (self.drop or self.replace or self.swap or self.mask)
+
+
+def words(tokens: Tokens) -> Bool[Tensor, "B S"]:
+    """Where noise may strike: real tokens that are not EOS."""
+    return tokens.mask & (tokens.ids != EOS)
+
+
+def chosen(tokens: Tokens, share: float) -> Bool[Tensor, "B S"]:
+    return words(tokens) & (torch.rand(tokens.ids.shape) < share).to(tokens.ids.device)
+
+
+def random_tokens(tokens: Tokens, vocabulary: int) -> Tensor:
+    return torch.randint(len(SPECIALS), vocabulary, tokens.ids.shape).to(tokens.ids.device)
+
+
+def swapped(tokens: Tokens, share: float) -> Tokens:
+    """Chosen tokens change places with their successor; no token moves twice."""
+    picks = chosen(tokens, share)
+    movable = words(tokens)
+    picks[:, :-1] &= movable[:, 1:]
+    picks[:, -1:] = False
+    for t in range(1, picks.shape[1]):  # a token that was just moved stays
+        picks[:, t] &= ~picks[:, t - 1]
+    positions = torch.arange(picks.shape[1], device=picks.device).expand_as(tokens.ids)
+    follows = torch.cat([torch.zeros_like(picks[:, :1]), picks[:, :-1]], dim=1)
+    return Tokens(tokens.ids.gather(1, positions + picks.long() - follows.long()), tokens.mask)
+
+
+def dropped(tokens: Tokens, share: float) -> Tokens:
+    """Chosen tokens are removed and the rest moves up; EOS stays, and so at least one token does."""
+    keep = tokens.mask & ~chosen(tokens, share)
+    order = torch.argsort((~keep).long(), dim=1, stable=True)
+    return Tokens(tokens.ids.gather(1, order), keep.gather(1, order))
+
+
+def noisy(tokens: Tokens, noise: Noise, vocabulary: int, *, remove: bool) -> Tokens:
+    """All four kinds, one after the other. With `remove`, dropped tokens vanish; else they become UNK in place."""
+    if noise.silent:
+        return tokens
+    if noise.swap:
+        tokens = swapped(tokens, noise.swap)
+    if noise.replace:
+        picks = chosen(tokens, noise.replace)
+        tokens = Tokens(torch.where(picks, random_tokens(tokens, vocabulary), tokens.ids), tokens.mask)
+    if noise.mask:
+        tokens = Tokens(tokens.ids.masked_fill(chosen(tokens, noise.mask), MASK), tokens.mask)
+    if noise.drop:
+        if remove:
+            return dropped(tokens, noise.drop)
+        tokens = Tokens(tokens.ids.masked_fill(chosen(tokens, noise.drop), UNK), tokens.mask)
+    return tokens
+
+
+def edited(tokens: Tokens, temperature: float, vocabulary: int) -> Tokens:
+    """A sampled edited target: n of its T words replaced, P(n) proportional to exp(-n / temperature), n = 0 ... T.
+
+    The target that is learned is then itself a draw around the gold one (Norouzi 2016; Wang 2018).
+    """
+    places = words(tokens)
+    lengths = places.sum(1)  # B
+    counts = torch.arange(tokens.ids.shape[1] + 1, device=tokens.ids.device)
+    weights = torch.exp(-counts / temperature) * (counts <= lengths[:, None])  # B T+1
+    edits = torch.multinomial(weights.cpu(), 1).to(tokens.ids.device)  # B 1
+    order = torch.rand(tokens.ids.shape).to(tokens.ids.device).masked_fill(~places, 2.0).argsort(1).argsort(1)
+    return Tokens(torch.where(order < edits, random_tokens(tokens, vocabulary), tokens.ids), tokens.mask)

@@ -1,0 +1,114 @@
+"""The gradient of a group of batches as if they were one, within the memory there is.
+
+Losses are sums; their gradients add up in `.grad`, and one division by the summed count makes accumulated, split and
+joined batches equal (law 11). A batch that does not fit is cut in two. Nothing here updates a weight.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from seqloom.batch import Batch
+from seqloom.errors import SeqloomError
+from seqloom.shapes import Tensor
+from seqloom.tasks.base import Loss
+
+LossOf = Callable[[Batch], Loss]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One step in numbers: sums over its target tokens, and the norm of the mean gradient."""
+
+    loss: float
+    nll: float
+    tokens: int
+    norm: float
+    finite: bool
+
+
+def summed(loss_of: LossOf, group: Sequence[Batch], begin: Callable[[], None]) -> Loss:
+    """Leave the gradient of the group's summed loss in `.grad`, and return the sums.
+
+    `begin` clears gradients and seeds the step. When a batch does not fit, its halves take its place and the group
+    begins anew: a backward pass that failed midway has already added to some gradients. E_MEMORY when a single
+    example does not fit.
+    """
+    parts = list(group)
+    while True:
+        begin()
+        sums: list[Loss] = []
+        for number, part in enumerate(parts):
+            loss = _backward(loss_of, part)
+            if loss is None:
+                parts[number : number + 1] = _halves(part)
+                break
+            sums.append(loss)
+        else:
+            return Loss(
+                torch.stack([loss.total for loss in sums]).sum(),
+                torch.stack([loss.count for loss in sums]).sum(),
+                torch.stack([loss.nll for loss in sums]).sum(),
+            )
+
+
+def _backward(loss_of: LossOf, batch: Batch) -> Loss | None:
+    """One batch forward and back; None when memory ran out, with everything it held let go."""
+    try:
+        loss = loss_of(batch)
+        loss.total.backward()  # type: ignore[no-untyped-call]
+        return Loss(loss.total.detach(), loss.count, loss.nll.detach())
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+    if torch.cuda.is_available():  # outside the handler: the exception's frames kept the tensors alive until here
+        torch.cuda.empty_cache()
+    return None
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Torch names the GPU's failure by type, but the CPU's only in words."""
+    words = ("DefaultCPUAllocator: can't allocate", "DefaultCPUAllocator: not enough memory")
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or any(word in str(error) for word in words)
+
+
+def _halves(batch: Batch) -> list[Batch]:
+    size = len(batch)
+    if size <= 1:
+        name = f"example {batch.examples[0]}" if batch.examples else "a single example"
+        fix = "lower max_length, or make the model smaller"
+        raise SeqloomError("E_MEMORY", f"{name} does not fit into memory", where=name, fix=fix)
+    rows = torch.arange(size)
+    return [batch.rows(rows[: size // 2]), batch.rows(rows[size // 2 :])]
+
+
+def measure(loss: Loss, gradients: list[Tensor]) -> Measured:
+    """Read the step's numbers from the device, all in one go: the only wait for a GPU that a step has."""
+    norm = torch.nn.utils.get_total_norm(gradients)
+    read = torch.stack([value.to(loss.total) for value in (loss.total, loss.nll, loss.count, norm)])
+    total, nll, count, length = read.tolist()
+    if not all(math.isfinite(value) for value in (total, nll, count, length)):
+        return Measured(total, nll, 0, length, finite=False)
+    tokens = max(1, int(count))
+    return Measured(total, nll, int(count), length / tokens, finite=True)
+
+
+def scale(gradients: list[Tensor], measured: Measured, clip: float | None) -> None:
+    """From the gradient of the sum to that of the mean per token, shortened to `clip` when it is longer."""
+    factor = 1.0 / max(1, measured.tokens)
+    if clip is not None and measured.norm > clip:
+        factor *= clip / measured.norm
+    torch._foreach_mul_(gradients, factor)
+
+
+def first_nonfinite(parameters: Iterable[tuple[str, nn.Parameter]]) -> str | None:
+    """The name of the first parameter whose gradient is not finite."""
+    for name, parameter in parameters:
+        if parameter.grad is not None and not bool(torch.isfinite(parameter.grad).all()):
+            return name
+    return None

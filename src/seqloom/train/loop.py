@@ -1,0 +1,280 @@
+"""The training loop: a generator that yields what happened, and does nothing else.
+
+One step: take `accumulate` batches, add up the gradients of their summed losses, divide once by the summed count,
+clip, update. It opens no file, prints nothing and reads no clock; whoever iterates decides what to keep and show.
+Interrupted at any step and resumed from that step's snapshot, it goes on bit for bit as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import Annotated, Literal, Protocol, cast
+
+import torch
+from pydantic import Field, model_validator
+from torch import nn
+
+from seqloom.batch import Batch
+from seqloom.config import Kind, Settings
+from seqloom.errors import SeqloomError, nearest
+from seqloom.runtime import seed_step
+from seqloom.tasks.base import E, Loss, M, P, Task
+from seqloom.train import gradients
+from seqloom.train.averaging import Ema
+from seqloom.train.events import Checkpoint, Event, Finished, Logged, Reason, Sample, Started, Validated, Validating
+from seqloom.train.gradients import Measured
+from seqloom.train.optim import OPTIMISERS, SCHEDULES, Optimiser
+from seqloom.train.state import Interval, Snapshot, TrainState
+
+SKIPS_IN_A_ROW = 20  # under `nonfinite: skip`, more than these is divergence and not bad luck
+LOWER_IS_BETTER = ("nll", "loss", "perplexity", "ter", "wer", "cer", "per", "ece")
+
+
+class Training(Settings):
+    """How to train. Steps and epochs: at least one must be given, and what comes first ends the run."""
+
+    steps: int | None = Field(default=None, ge=1)
+    epochs: int | None = Field(default=None, ge=1)
+    accumulate: int = Field(default=1, ge=1)  # batches per step; their gradient equals that of one joined batch
+    clip: float | None = Field(default=1.0, gt=0)  # longest gradient (per target token, all parameters together)
+    optimiser: Annotated[Settings, Kind(OPTIMISERS)] = Field(default_factory=lambda: OPTIMISERS.settings("adam"))
+    schedule: Annotated[Settings, Kind(SCHEDULES)] = Field(default_factory=lambda: SCHEDULES.settings("constant"))
+    log_every: int = Field(default=50, ge=1)  # steps
+    validate_every: int | None = Field(default=None, ge=1)  # steps; null: at the end of each epoch
+    checkpoint_every: int | None = Field(default=None, ge=1)  # steps; null: at each validation
+    patience: int | None = Field(default=None, ge=1)  # validations in a row without improvement that end the run
+    metric: str = "nll"  # the validation value that chooses the best checkpoint
+    better: Literal["auto", "lower", "higher"] = "auto"  # auto: lower for losses and error rates, higher for the rest
+    ema: float | None = Field(default=None, gt=0, lt=1)  # decay of an average of the weights, used for validation
+    average: int | None = Field(default=None, ge=2)  # the run ends with the mean of this many checkpoints
+    nonfinite: Literal["stop", "skip"] = "stop"
+
+    @model_validator(mode="after")
+    def _has_an_end(self) -> Training:
+        if self.steps is None and self.epochs is None:
+            raise ValueError("give steps or epochs, or both")
+        SCHEDULES.build(self.schedule, steps=self.steps)  # a ValueError now is better than one at step 1
+        return self
+
+    def is_better(self, value: float, best: float | None) -> bool:
+        """Whether a validation value improves on the best; one that is not finite never does."""
+        if not math.isfinite(value):
+            return False
+        lower = self.better == "lower" or (self.better == "auto" and self.metric in LOWER_IS_BETTER)
+        return best is None or (value < best if lower else value > best)
+
+
+class Batches(Protocol):
+    """The training data: the same epoch number gives the same batches in the same order, whoever asks and when."""
+
+    def epoch(self, number: int, skip: int = 0) -> Iterator[Batch]:
+        """Batches of an epoch (counted from 0) after the first `skip`."""
+        ...
+
+
+LossOf = Callable[[Batch, int], Loss]
+Validate = Callable[[nn.Module], Mapping[str, float]]
+Samples = Callable[[nn.Module], Sequence[Sample]]
+
+
+def fit(
+    task: Task[M, E, P],
+    model: M,
+    batches: Batches,
+    settings: Training,
+    *,
+    validate: Validate,
+    seed: int,
+    resume: Snapshot | None = None,
+    stop: Callable[[], str | None] = lambda: None,
+    samples: Samples = lambda model: (),
+) -> Iterator[Event]:
+    """Train `model` in place, yielding events; `stop` is asked after each step whether to end, and why."""
+    state = _begin(model, settings, resume)
+    now = state.counters
+    yield Started(
+        now.step, settings.steps, settings.epochs, sum(p.numel() for p in state.optimiser.parameters.values())
+    )
+    ended = _ended(state, settings)
+    if ended is not None:
+        yield Finished(now.step, ended)
+        return
+
+    for group, epoch_ends in _groups(batches, now.epoch, now.batch, settings.accumulate):
+        measured = _step(partial(task.loss, model), state, group, settings, seed)
+        _count(state, group, measured, epoch_ends)
+        ended = _ended(state, settings)
+
+        if ended or now.step % settings.log_every == 0:
+            yield _logged(state, settings)
+
+        improved = False
+        due = epoch_ends if settings.validate_every is None else now.step % settings.validate_every == 0
+        if due or ended:
+            yield Validating(now.step)
+            validated = _validated(state, settings, seed, validate, samples)
+            improved = validated.improved
+            yield validated
+            ended = ended or _ended(state, settings)  # patience may just have run out
+
+        asked = None if ended else stop()
+        often = due if settings.checkpoint_every is None else now.step % settings.checkpoint_every == 0
+        if often or improved or ended or asked:
+            yield Checkpoint(now.step, improved, state.snapshot)
+        if ended or asked:
+            yield Finished(now.step, cast(Reason, ended or asked))
+            return
+
+
+def _begin(model: nn.Module, settings: Training, resume: Snapshot | None) -> TrainState:
+    optimiser: Optimiser = OPTIMISERS.build(settings.optimiser, model=model)
+    schedule = SCHEDULES.build(settings.schedule, steps=settings.steps)
+    state = TrainState(model, optimiser, schedule, Ema(model, settings.ema) if settings.ema else None)
+    if resume is not None:
+        state.restore(resume)
+    return state
+
+
+def _groups(batches: Batches, epoch: int, skip: int, size: int) -> Iterator[tuple[list[Batch], bool]]:
+    """Endless groups of `size` batches, each with whether it ends its epoch. No group spans two epochs."""
+    while True:
+        iterator = batches.epoch(epoch, skip)
+        group = list(islice(iterator, size))
+        if not group:
+            raise SeqloomError(
+                "E_EMPTY", f"epoch {epoch + 1} has no batch after the first {skip}", where="training data"
+            )
+        while group:
+            upcoming = list(islice(iterator, size))
+            yield group, not upcoming
+            group = upcoming
+        epoch, skip = epoch + 1, 0
+
+
+def _step(loss_of: LossOf, state: TrainState, group: list[Batch], settings: Training, seed: int) -> Measured:
+    """One update, or none when loss or gradient is not finite."""
+    step = state.counters.step + 1
+    parameters = state.optimiser.parameters
+    device = next(iter(parameters.values())).device
+
+    def begin() -> None:
+        state.model.train()
+        state.model.zero_grad(set_to_none=True)
+        seed_step(seed, step)
+
+    loss = gradients.summed(lambda batch: loss_of(batch.to(device), step), group, begin)
+    grads = [parameter.grad for parameter in parameters.values() if parameter.grad is not None]
+    measured = gradients.measure(loss, grads)
+    if measured.finite:
+        gradients.scale(grads, measured, settings.clip)
+        state.optimiser.step(state.schedule.factor(step))
+        if state.ema is not None:
+            state.ema.update(step)
+    else:
+        _refuse_update(state, settings, measured)
+    return measured
+
+
+def _refuse_update(state: TrainState, settings: Training, measured: Measured) -> None:
+    """Nothing was updated. Stop with E_DIVERGED, or let the loop count a skipped step."""
+    if settings.nonfinite == "skip" and state.counters.skipped_in_a_row < SKIPS_IN_A_ROW:
+        return
+    name = gradients.first_nonfinite(state.optimiser.parameters.items())
+    place = f"first in the gradient of {name}" if name else "in the loss, not in a gradient"
+    what = f"loss {measured.loss:g} and gradient norm {measured.norm:g} at step {state.counters.step + 1}, {place}"
+    fix = "resume from the last checkpoint with a lower lr or clip, or set nonfinite: skip"
+    raise SeqloomError("E_DIVERGED", what, where=f"step {state.counters.step + 1}", fix=fix)
+
+
+def _count(state: TrainState, group: list[Batch], measured: Measured, epoch_ends: bool) -> None:
+    """Move the counters on by one step."""
+    now, interval = state.counters, state.counters.interval
+    now.step += 1
+    interval.steps += 1
+    now.batch += len(group)
+    if epoch_ends:
+        now.epoch, now.epoch_batches, now.batch = now.epoch + 1, now.batch, 0
+    for batch in group:
+        for part in (*batch.sources.values(), *([batch.target] if batch.target else [])):
+            interval.positions += part.mask.numel()
+            interval.real += int(part.mask.sum())
+    if measured.finite:
+        now.skipped_in_a_row = 0
+        now.tokens += measured.tokens
+        interval.updates += 1
+        interval.loss += measured.loss
+        interval.nll += measured.nll
+        interval.tokens += measured.tokens
+        interval.norm += measured.norm
+    else:
+        now.skipped += 1
+        now.skipped_in_a_row += 1
+
+
+def _ended(state: TrainState, settings: Training) -> Reason | None:
+    """Why the run is over, if it is."""
+    now = state.counters
+    if settings.patience is not None and now.bad >= settings.patience:
+        return "patience"
+    if settings.steps is not None and now.step >= settings.steps:
+        return "steps"
+    if settings.epochs is not None and now.epoch >= settings.epochs:
+        return "epochs"
+    return None
+
+
+def _logged(state: TrainState, settings: Training) -> Logged:
+    """The means of the interval, which begins anew."""
+    now, interval = state.counters, state.counters.interval
+    now.interval = Interval()
+    tokens, updates = max(1, interval.tokens), max(1, interval.updates)
+    return Logged(
+        step=now.step,
+        epoch=now.epoch + (1 if now.batch else 0),
+        loss=interval.loss / tokens,
+        nll=interval.nll / tokens,
+        lr=state.optimiser.lr * state.schedule.factor(now.step),
+        gradient_norm=interval.norm / updates,
+        steps=interval.steps,
+        tokens=interval.tokens,
+        tokens_seen=now.tokens,
+        padding=1.0 - interval.real / max(1, interval.positions),
+        skipped=now.skipped,
+        progress=_progress(state, settings),
+    )
+
+
+def _progress(state: TrainState, settings: Training) -> float | None:
+    now = state.counters
+    shares = []
+    if settings.steps is not None:
+        shares.append(now.step / settings.steps)
+    if settings.epochs is not None and now.epoch_batches:
+        shares.append((now.epoch + now.batch / now.epoch_batches) / settings.epochs)
+    return min(1.0, max(shares)) if shares else None
+
+
+def _validated(state: TrainState, settings: Training, seed: int, validate: Validate, samples: Samples) -> Validated:
+    """Validate the weights that would be used, and take note of whether they are the best."""
+    now = state.counters
+    seed_step(seed, now.step, stream="validate")
+    with torch.no_grad(), state.for_use() as model:
+        values = dict(validate(model))
+        shown = tuple(samples(model))
+    if settings.metric not in values:
+        what = (
+            f"validation gives no {settings.metric!r}{nearest(settings.metric, values)}, it gives: {', '.join(values)}"
+        )
+        raise SeqloomError("E_RECIPE", what, where="training.metric")
+    value = values[settings.metric]
+    improved = settings.is_better(value, now.best)
+    if improved:
+        now.best, now.best_step, now.bad = value, now.step, 0
+    else:
+        now.bad += 1
+    state.schedule.observe(improved)
+    epoch = now.epoch + (1 if now.batch else 0)
+    return Validated(now.step, epoch, values, settings.metric, improved, now.best, now.best_step, now.bad, shown)

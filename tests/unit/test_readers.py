@@ -1,0 +1,164 @@
+"""Readers: every format, plain and gzipped, from files, pipes and stdin, gives the same examples."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from seqloom.data.files import file_fingerprint
+from seqloom.data.readers import READERS, Dataset, Example, dataset_settings, files_of, read, read_sources, spooled
+from seqloom.data.split import assign
+from seqloom.errors import SeqloomError
+
+PAIRS = [("a b", "x"), ("", "y z"), ("c\u2028d\x0b\x85e", " w "), ("ü", "ß")]
+
+
+def write(path: Path, kind: str, pairs: list[tuple[str, str]] = PAIRS, end: str = "\n") -> object:
+    """Write pairs in a format; the shorthand that reads them back."""
+
+    def put(path: Path, lines: list[str]) -> str:
+        data = "".join(line + end for line in lines).encode()
+        path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+        return str(path)
+
+    if kind == "parallel":
+        source = put(path.with_name("s" + path.name), [source for source, _ in pairs])
+        return {"source": source, "target": put(path.with_name("t" + path.name), [target for _, target in pairs])}
+    if kind == "jsonl":
+        return put(path, [json.dumps({"source": source, "target": target}) for source, target in pairs])
+    return put(path, ["\t".join(pair) for pair in pairs])
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("kind", list(READERS))
+def test_every_format_gives_the_same_examples(kind: str, suffix: str, end: str, tmp_path: Path) -> None:
+    chosen = dataset_settings(write(tmp_path / f"data.{kind}{suffix}", kind, end=end))
+    assert chosen.kind == kind
+    examples = list(read(chosen))
+    assert [(one.source, one.target) for one in examples] == PAIRS
+    assert [one.line for one in examples] == [1, 2, 3, 4]
+    assert examples[0].where == f"{files_of(chosen)[0]}:1"
+
+
+@given(lines=st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\t\ufeff"), max_size=8)))
+@settings(max_examples=60, deadline=None)
+def test_only_line_feeds_end_lines(lines: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "lines"
+        path.write_bytes("".join(line + "\n" for line in lines).encode())
+        assert list(read_sources(str(path))) == lines
+
+
+def test_chunk_borders_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqloom.data.files.CHUNK", 3)
+    expected = ["", "abcdefgh", "ü", "", "last\rwithout end"]
+    data = "\r\nabcdefgh\nü\r\n\nlast\rwithout end".encode()
+    for content in (data, gzip.compress(data), gzip.compress(data[:5]) + gzip.compress(data[5:]) + b"\0" * 7):
+        (tmp_path / "x").write_bytes(content)
+        assert list(read_sources(str(tmp_path / "x"))) == expected
+
+
+def test_gzip_is_known_by_its_bytes_not_its_name(tmp_path: Path) -> None:
+    (tmp_path / "packed.tsv").write_bytes(gzip.compress(b"a\tb\n"))
+    (tmp_path / "plain.tsv.gz").write_bytes(b"a\tb\n")
+    for name in ("packed.tsv", "plain.tsv.gz"):
+        assert [one.target for one in read(dataset_settings(str(tmp_path / name)))] == ["b"]
+
+
+def test_a_byte_order_mark_is_dropped_once(tmp_path: Path) -> None:
+    (tmp_path / "x.tsv").write_bytes(b"\xef\xbb\xbfa\tb\n\xef\xbb\xbfc\td\n")
+    assert [one.source for one in read(dataset_settings(str(tmp_path / "x.tsv")))] == ["a", "\ufeffc"]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_stdin_is_a_tsv(pack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(pack(b"a\tb\n"))))
+    assert list(read(dataset_settings("-"))) == [Example("a", ("b",), "<stdin>", 1)]
+
+
+def test_pipes_are_read_and_spooled(tmp_path: Path) -> None:
+    def pipe() -> str:
+        reading, writing = os.pipe()
+        threading.Thread(target=lambda: (os.write(writing, gzip.compress(b"a\tb\n")), os.close(writing))).start()
+        return f"/dev/fd/{reading}"
+
+    assert list(read_sources(pipe())) == ["a\tb"]
+    kept = spooled(dataset_settings(pipe()), tmp_path / "spool")
+    assert [[one.target for one in read(kept)] for _ in range(2)] == [["b"], ["b"]], "can be read again"
+    (tmp_path / "x.tsv").write_text("a\tb\n")
+    regular = spooled(dataset_settings("x.tsv"), tmp_path / "spool", base=tmp_path)
+    assert files_of(regular) == [str(tmp_path / "x.tsv")], "regular files stay where they are"
+
+
+def test_columns_and_references(tmp_path: Path) -> None:
+    (tmp_path / "x.tsv").write_text("1\tsource\ttarget\tother\tthird\n2\ts\tt\n3\ts\tt\t\tu\n")
+    chosen = dataset_settings({"path": "x.tsv", "columns": [1, 2], "references": [3, 4]})
+    found = [(one.source, one.references) for one in read(chosen, base=tmp_path)]
+    assert found == [("source", ("target", "other", "third")), ("s", ("t",)), ("s", ("t", "u"))]
+
+
+def test_several_reference_files(tmp_path: Path) -> None:
+    for name, text in (("s", "a\nb\n"), ("t", "c\nd\n"), ("u", "e\nf\n")):
+        (tmp_path / name).write_text(text)
+    chosen = dataset_settings({"source": "s", "target": ["t", "u"]})
+    assert [one.references for one in read(chosen, base=tmp_path)] == [("c", "e"), ("d", "f")]
+
+
+def test_json_keys_and_references(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('{"q": "a", "answers": ["b", "c"], "more": 1}\n')
+    chosen = dataset_settings({"path": "x.json", "source": "q", "target": "answers"})
+    assert [one.references for one in read(chosen, base=tmp_path)] == [("b", "c")]
+
+
+@pytest.mark.parametrize("raw", ["x.tsv", "x.txt.gz", "-", "x.jsonl", {"source": "a", "target": ["b", "c"]}])
+def test_dataset_field_round_trip(raw: object) -> None:
+    field = TypeAdapter(Dataset)
+    chosen = field.validate_python(raw)
+    assert field.validate_python(field.dump_python(chosen)) == chosen
+
+
+@pytest.mark.parametrize("raw", [3, None, ["a"], {}, {"source": "a"}, {"path": ""}, {"kind": "csv", "path": "x"}])
+def test_what_is_no_dataset_is_refused(raw: object) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        dataset_settings(raw)
+
+
+def test_fingerprint_tells_changes(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"abc")
+    first = file_fingerprint(str(path))
+    path.write_bytes(b"abd")
+    assert first[0] == 3
+    assert first != file_fingerprint(str(path))
+
+
+def test_split_depends_on_the_source_alone() -> None:
+    examples = [Example(f"word {i}", (f"t{i}",), "f", i) for i in range(4000)]
+    parts = [assign(one, 7, dev=0.1, test=0.2) for one in examples]
+    assert 0.17 < parts.count("test") / 4000 < 0.23
+    assert 0.08 < parts.count("dev") / 4000 < 0.12
+    moved = [Example(one.source.upper() + " ", ("other",), "g", 1) for one in examples]
+    assert [assign(one, 7, 0.1, 0.2) for one in moved] == parts
+    assert [assign(one, 8, 0.1, 0.2) for one in examples] != parts
+
+
+def test_split_without_held_out_sets_keeps_all() -> None:
+    assert assign(Example("a", ("b",), "f", 1), 1, 0.0, 0.0) == "train"
+
+
+def test_stdin_on_both_sides_is_refused() -> None:
+    with pytest.raises(SeqloomError) as caught:
+        read(dataset_settings({"source": "-", "target": "-"}))
+    assert caught.value.code == "E_USAGE"

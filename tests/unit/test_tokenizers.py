@@ -1,0 +1,208 @@
+"""Law 9 for tokenizers: joining what was cut gives the text back; every entry of the table is tried."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from seqloom.config import Settings
+from seqloom.data import subwords
+from seqloom.data.tokenizers import TOKENIZERS, Tokenizer, Words
+from seqloom.errors import SeqloomError
+
+TEXTS = [
+    "the lower the better, isn't it?",
+    "a newer and wider test of the lowest (low) words",
+    "  double  spaces and tabs\tstay ",
+    "das Mädchen läuft über die Brücke",
+    "no widening, no lowering: newest, widest",
+] * 5
+
+# Characters that tempt a tokenizer: its own marks, spaces, combining accents, astral and private-use characters.
+TEMPTING = st.sampled_from(list("ab ä.,'\"()_▁▅￭[]\t\u0301\u200d\u2028\x0b\x85\xa0\uf8f0es?nr0👍🏽ßक्षि中<unk>"))
+ANY = st.characters(exclude_categories=["Cs"])
+texts = st.text(TEMPTING | ANY, max_size=30)
+
+
+def chosen(kind: str, **more: object) -> Settings:
+    size = {"size": 80} if "size" in TOKENIZERS.settings_class(kind).model_fields else {}
+    return TOKENIZERS.settings({"kind": kind, **size, **more})
+
+
+@cache
+def trained(kind: str, sampling: float | None = None) -> Tokenizer:
+    more = {} if sampling is None else {"sampling": sampling}
+    return TOKENIZERS[kind].train(chosen(kind, **more), iter(TEXTS), seed=1)
+
+
+def canonical(kind: str, text: str) -> str:
+    """`symbols` promises the round trip for single separators only."""
+    return " ".join(part for part in text.split(" ") if part) if kind == "symbols" else text
+
+
+@pytest.mark.parametrize("kind", list(TOKENIZERS))
+@given(text=texts)
+@example("")
+@example(" ")
+@example("  a  b ")
+@example("￭")
+@example("a￭b ￭ c [￭] ￭￭")
+@example("a▁b ▁ ▁▁c")
+@example("<unk> <s> </s> <eos>")
+@example("\uf8f0s\uf8f0\uf8f0?")
+@example("x\ny\r")
+@settings(max_examples=200, deadline=None)
+def test_decode_inverts_encode(kind: str, text: str) -> None:
+    tokenizer = trained(kind)
+    text = canonical(kind, text)
+    pieces = tokenizer.encode(text)
+    assert tokenizer.decode(pieces) == text
+    assert all(pieces), "no piece is empty"
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in TOKENIZERS if "sampling" in TOKENIZERS.settings_class(kind).model_fields]
+)
+@given(text=texts, seed=st.integers(0, 1000))
+@settings(max_examples=100, deadline=None)
+def test_sampling_keeps_the_text_and_obeys_its_rng(kind: str, text: str, seed: int) -> None:
+    tokenizer = trained(kind, 0.4)
+    sampled = tokenizer.encode_sampled(text, Random(seed))
+    assert tokenizer.decode(sampled) == text
+    assert sampled == tokenizer.encode_sampled(text, Random(seed))
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_sampling_gives_several_segmentations(kind: str) -> None:
+    tokenizer = trained(kind, 0.3)
+    found = {tuple(tokenizer.encode_sampled("the lowest widening", Random(seed))) for seed in range(50)}
+    assert tokenizer.samples
+    assert len(found) > 5
+
+
+@pytest.mark.parametrize("kind", list(TOKENIZERS))
+def test_without_sampling_training_sees_what_prediction_sees(kind: str) -> None:
+    tokenizer = trained(kind)
+    assert not tokenizer.samples
+    assert all(tokenizer.encode_sampled(text, Random(1)) == tokenizer.encode(text) for text in TEXTS)
+
+
+@given(text=texts)
+@settings(max_examples=200, deadline=None)
+def test_our_bpe_without_dropout_is_sentencepieces(text: str) -> None:
+    tokenizer = trained("bpe")
+    scores = subwords.inventory(tokenizer._processor)
+    words = subwords.words_of(subwords.escaped(text))
+    pieces = [piece for word in words for piece in subwords.bpe_dropout(word, scores, 0.0, Random(0))]
+    assert subwords.unknown_runs_joined(pieces, scores) == tokenizer.encode(text)
+
+
+def test_unigram_samples_in_proportion_to_probability() -> None:
+    # "ab" can be cut in two ways: P(ab) = 0.5 and P(a) P(b) = 0.25, so the whole word is drawn 2 times of 3.
+    import math
+
+    scores = {"ab": math.log(0.5), "a": math.log(0.5), "b": math.log(0.5)}
+    rng = Random(0)
+    whole = sum(subwords.unigram_sample("ab", scores, 1.0, rng) == ["ab"] for _ in range(3000))
+    assert abs(whole / 3000 - 2 / 3) < 0.03
+
+
+def test_full_bpe_dropout_leaves_characters() -> None:
+    scores = subwords.inventory(trained("bpe")._processor)
+    assert subwords.bpe_dropout("▁lower", scores, 1.0, Random(0)) == list("▁lower")
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_training_is_deterministic(kind: str) -> None:
+    models = [TOKENIZERS[kind].train(chosen(kind), iter(TEXTS), seed=3).model for _ in range(2)]
+    assert models[0] == models[1]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_a_size_too_large_for_the_corpus_falls_back(kind: str) -> None:
+    tokenizer = TOKENIZERS[kind].train(TOKENIZERS.settings({"kind": kind, "size": 30000}), ["low lower", "new"], seed=1)
+    assert 0 < len(tokenizer.pieces()) < 100
+    assert tokenizer.decode(tokenizer.encode("low newer")) == "low newer"
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_a_size_too_small_for_the_alphabet_names_the_least_size(kind: str) -> None:
+    with pytest.raises(SeqloomError, match="at least") as caught:
+        TOKENIZERS[kind].train(TOKENIZERS.settings({"kind": kind, "size": 5}), TEXTS, seed=1)
+    assert caught.value.code == "E_RECIPE"
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_nothing_to_train_on_is_an_error(kind: str) -> None:
+    with pytest.raises(SeqloomError) as caught:
+        TOKENIZERS[kind].train(chosen(kind), ["", ""], seed=1)
+    assert caught.value.code == "E_EMPTY"
+
+
+@pytest.mark.parametrize("kind", list(TOKENIZERS))
+def test_saved_and_loaded_is_the_same(kind: str, tmp_path: Path) -> None:
+    tokenizer = trained(kind)
+    tokenizer.save(tmp_path)
+    loaded = TOKENIZERS[kind].load(chosen(kind), tmp_path)
+    assert loaded.pieces() == tokenizer.pieces()
+    assert all(loaded.encode(text) == tokenizer.encode(text) for text in TEXTS)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+@pytest.mark.parametrize("content", [None, b"", b"not a model"])
+def test_a_damaged_model_is_a_bundle_error(kind: str, content: bytes | None, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "sentencepiece.model").write_bytes(content)
+    with pytest.raises(SeqloomError) as caught:
+        TOKENIZERS[kind].load(chosen(kind), tmp_path)
+    assert caught.value.code == "E_BUNDLE"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TOKENIZERS if TOKENIZERS[kind].fixed_inventory])
+def test_a_fixed_inventory_covers_the_training_texts(kind: str) -> None:
+    tokenizer = trained(kind)
+    known = set(tokenizer.pieces())
+    assert len(known) == len(tokenizer.pieces())
+    assert all(piece in known for text in TEXTS for piece in tokenizer.encode(text))
+
+
+def test_words_mark_symbols_and_leave_words_plain() -> None:
+    words = Words(TOKENIZERS.settings("words"))
+    pieces = words.encode("(no, it's fine)  really!")
+    assert pieces == ["(￭", "no", "￭,", "it", "￭'￭", "s", "fine", "￭)", "￭ ￭", "￭ ￭", "really", "￭!"]
+    assert [words.surface(piece) for piece in pieces[:6]] == ["(", "no", ",", "it", "'", "s"]
+    assert words.surface("[￭]￭") == "￭"
+
+
+def test_words_keep_combining_marks_and_joiners_inside() -> None:
+    words = Words(TOKENIZERS.settings("words"))
+    assert words.encode("हिन्दी में") == ["हिन्दी", "में"]
+    assert words.encode("e\u0301te\u0301") == ["e\u0301te\u0301"]
+    assert words.encode("می\u200cخواهم") == ["می\u200cخواهم"]
+
+
+@pytest.mark.parametrize("kind", list(TOKENIZERS))
+@given(
+    pieces=st.lists(st.text(ANY, min_size=1, max_size=3) | st.sampled_from(["￭", "￭￭", "▁", "\uf8f0", "<C3>", "<unk>"]))
+)
+@settings(max_examples=50, deadline=None)
+def test_decode_never_fails_on_what_a_model_invents(kind: str, pieces: list[str]) -> None:
+    assert isinstance(trained(kind).decode(pieces), str)
+
+
+def test_symbols_split_by_their_separator() -> None:
+    settings_ = TOKENIZERS.settings({"kind": "symbols", "separator": "|"})
+    symbols = TOKENIZERS["symbols"].train(settings_, [], 0)
+    assert symbols.encode("AH0|B | C||D") == ["AH0", "B ", " C", "D"]
+    assert symbols.decode(["a", "b"]) == "a|b"
+
+
+def test_bytes_need_no_unknown_token() -> None:
+    tokenizer = trained("bytes")
+    assert tokenizer.encode("aß") == ["a", "<C3>", "<9F>"]
+    assert len(tokenizer.pieces()) == 256
