@@ -1,0 +1,46 @@
+"""seqloom: from paired sequences to a model you can see inside of.
+
+    model = seqloom.load("runs/my-run")
+    model("text")                       # one text in, one prediction out; lists in, lists out
+    run = seqloom.train("recipe.yaml")  # a run folder with the best bundle in it
+
+Importing the package costs nothing: torch is loaded by the first name that needs it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from seqloom.api.load import load, load_ensemble
+    from seqloom.api.model import Model
+    from seqloom.api.options import Options
+    from seqloom.api.predictions import Prediction
+    from seqloom.api.train import Run, train
+    from seqloom.errors import SeqloomError
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "load": "seqloom.api.load",
+    "load_ensemble": "seqloom.api.load",
+    "Model": "seqloom.api.model",
+    "Options": "seqloom.api.options",
+    "Prediction": "seqloom.api.predictions",
+    "Run": "seqloom.api.train",
+    "train": "seqloom.api.train",
+    "SeqloomError": "seqloom.errors",
+}
+
+__all__ = ["Model", "Options", "Prediction", "Run", "SeqloomError", "load", "load_ensemble", "train"]
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'seqloom' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

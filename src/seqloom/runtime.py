@@ -82,9 +82,17 @@ def derived_seed(seed: int, step: int, rank: int = 0, stream: str = "train") -> 
 
 
 def seed_step(seed: int, step: int, rank: int = 0, stream: str = "train") -> np.random.Generator:
-    """Seed torch's default generator for one step, and return a numpy generator for what torch does not draw."""
+    """Seed torch's default generators for one step, and return a numpy generator for what torch does not draw.
+
+    `torch.manual_seed` would do, but for every device that is not yet in use it keeps a note with three stack traces:
+    0.4 ms a step, and memory that is never given back.
+    """
     derived = derived_seed(seed, step, rank, stream)
-    torch.manual_seed(derived)
+    torch.default_generator.manual_seed(derived)
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.manual_seed_all(derived)
+    if torch.backends.mps.is_available():
+        torch.mps.manual_seed(derived)
     return np.random.default_rng(derived)
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from seqloom.batch import Batch
 from seqloom.config import validated
 from seqloom.tasks.base import Loss
-from seqloom.train.events import Event, Logged
-from seqloom.train.loop import Training, fit
+from seqloom.training.events import Event, Logged
+from seqloom.training.loop import Training, fit
 from toy_training import ToyBatches, ToyModel, ToyTask, toy_model, toy_validation
 
 

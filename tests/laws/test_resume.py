@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from seqloom.config import validated
-from seqloom.train import checkpoints
-from seqloom.train.events import Checkpoint, Event, Finished, Sample, Started
-from seqloom.train.loop import Training, fit
-from seqloom.train.observers import CLOCK_FIELDS, CheckpointKeeper, JsonLines, Observer
-from seqloom.train.optim import OPTIMISERS, SCHEDULES
-from seqloom.train.state import Snapshot
+from seqloom.training import checkpoints
+from seqloom.training.events import Checkpoint, Event, Finished, Sample, Started
+from seqloom.training.loop import Training, fit
+from seqloom.training.observers import CLOCK_FIELDS, CheckpointKeeper, JsonLines, Observer
+from seqloom.training.optim import OPTIMISERS, SCHEDULES
+from seqloom.training.state import Snapshot
 from toy_training import ToyBatches, ToyTask, toy_model, toy_validation
 
 EXTRA_KEYS = {"step": {"every": 5}, "inverse_sqrt": {"warmup": 4}, "plateau": {"warmup": 2}}

@@ -10,8 +10,8 @@ from torch import nn
 
 from seqloom.config import validated
 from seqloom.errors import SeqloomError
-from seqloom.train.loop import Training
-from seqloom.train.optim import OPTIMISERS, SCHEDULES, Schedule
+from seqloom.training.loop import Training
+from seqloom.training.optim import OPTIMISERS, SCHEDULES, Schedule
 from toy_training import toy_model
 
 TORCH = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -104,12 +105,11 @@ def test_our_bpe_without_dropout_is_sentencepieces(text: str) -> None:
 
 def test_unigram_samples_in_proportion_to_probability() -> None:
     # "ab" can be cut in two ways: P(ab) = 0.5 and P(a) P(b) = 0.25, so the whole word is drawn 2 times of 3.
-    import math
-
     scores = {"ab": math.log(0.5), "a": math.log(0.5), "b": math.log(0.5)}
-    rng = Random(0)
-    whole = sum(subwords.unigram_sample("ab", scores, 1.0, rng) == ["ab"] for _ in range(3000))
-    assert abs(whole / 3000 - 2 / 3) < 0.03
+    for sharpness, expected in ((1.0, 2 / 3), (2.0, 4 / 5)):
+        sampler, rng = subwords.UnigramSampler(scores, sharpness), Random(0)
+        whole = sum(sampler.draw("ab", rng) == ["ab"] for _ in range(3000))
+        assert abs(whole / 3000 - expected) < 0.03
 
 
 def test_full_bpe_dropout_leaves_characters() -> None:

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from seqloom import files, weights
 from seqloom.config import validated
 from seqloom.errors import SeqloomError
-from seqloom.train import checkpoints
-from seqloom.train.averaging import average
-from seqloom.train.events import Checkpoint
-from seqloom.train.lock import RunLock
-from seqloom.train.loop import Training, fit
-from seqloom.train.state import Snapshot
+from seqloom.training import checkpoints
+from seqloom.training.averaging import average
+from seqloom.training.events import Checkpoint
+from seqloom.training.lock import RunLock
+from seqloom.training.loop import Training, fit
+from seqloom.training.state import Snapshot
 from toy_training import ToyBatches, ToyTask, toy_model, toy_validation
 
 
@@ -242,7 +242,7 @@ def test_one_process_per_run_and_a_dead_ones_lock_is_free(tmp_path: Path) -> Non
         [
             sys.executable,
             "-c",
-            "import sys, pathlib, time\nfrom seqloom.train.lock import RunLock\n"
+            "import sys, pathlib, time\nfrom seqloom.training.lock import RunLock\n"
             "with RunLock(pathlib.Path(sys.argv[1])):\n    print('held', flush=True)\n    time.sleep(60)",
             str(tmp_path / "run"),
         ],

@@ -12,9 +12,9 @@ from seqloom.batch import Batch
 from seqloom.config import validated
 from seqloom.errors import SeqloomError
 from seqloom.tasks.base import Loss
-from seqloom.train.events import Checkpoint, Event, Finished, Logged, Sample, Started, Validated
-from seqloom.train.loop import SKIPS_IN_A_ROW, Training, fit
-from seqloom.train.state import Snapshot
+from seqloom.training.events import Checkpoint, Event, Finished, Logged, Sample, Started, Validated
+from seqloom.training.loop import SKIPS_IN_A_ROW, Training, fit
+from seqloom.training.state import Snapshot
 from toy_training import ToyBatches, ToyModel, ToyTask, toy_model, toy_validation
 
 

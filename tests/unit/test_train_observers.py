@@ -18,11 +18,11 @@ from rich.console import Console as RichConsole
 from seqloom import runtime
 from seqloom.config import validated
 from seqloom.errors import SeqloomError
-from seqloom.train.console import COLUMNS, Console, span
-from seqloom.train.events import Event, Finished, Logged, Sample, Started, Validated, Validating
-from seqloom.train.loop import Training, fit
-from seqloom.train.observers import JsonLines, Stopwatch, TensorBoard
-from seqloom.train.signals import Signals
+from seqloom.training.console import COLUMNS, Console, span
+from seqloom.training.events import Event, Finished, Logged, Sample, Started, Validated, Validating
+from seqloom.training.loop import Training, fit
+from seqloom.training.observers import JsonLines, Stopwatch, TensorBoard
+from seqloom.training.signals import Signals
 from toy_training import ToyBatches, ToyTask, toy_model, toy_validation
 
 

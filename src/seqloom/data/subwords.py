@@ -11,7 +11,6 @@ import io
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from random import Random
 from typing import Literal
 
@@ -30,7 +29,10 @@ _UNKNOWN = ESCAPE + "?"  # the name of sentencepiece's one special piece: no tex
 
 MAX_TRAINING_TEXTS = 1_000_000  # sentencepiece holds its texts in memory; more are sampled evenly
 _MAX_CHUNK = 10_000  # characters; it would skip longer lines
+_MAX_LATTICES = 100_000  # words remembered by a sampler
 _UNKNOWN_PENALTY = 10.0  # sentencepiece's own: an unknown character costs this more than the rarest piece
+
+Lattice = list[tuple[tuple[int, ...], tuple[float, ...]]]
 
 
 def escaped(text: str) -> str:
@@ -132,29 +134,48 @@ def bpe_dropout(word: str, scores: Mapping[str, float], dropout: float, rng: Ran
     return parts
 
 
-def unigram_sample(word: str, scores: Mapping[str, float], sharpness: float, rng: Random) -> list[str]:
-    """A segmentation drawn with probability proportional to P(segmentation) ** sharpness.
+class UnigramSampler:
+    """Draws a segmentation with probability proportional to P(segmentation) ** sharpness.
 
     Forward sums over all segmentations, then one walk back: exact, where n-best sampling is not.
     """
-    longest = max(map(len, scores))
-    unknown = min(scores.values()) - _UNKNOWN_PENALTY
-    total = [0.0] + [-math.inf] * len(word)  # log of the summed weight of all ways to cut word[:end]
-    ways: list[list[tuple[int, float]]] = [[] for _ in total]
-    for end in range(1, len(word) + 1):
-        for start in range(max(0, end - longest), end):
-            score = scores.get(word[start:end], unknown if end - start == 1 else -math.inf)
-            if score > -math.inf:
-                ways[end].append((start, total[start] + sharpness * score))
-        highest = max(weight for _, weight in ways[end])
-        total[end] = highest + math.log(sum(math.exp(weight - highest) for _, weight in ways[end]))
-    cuts = [len(word)]
-    while cuts[-1] > 0:
-        end = cuts[-1]
-        weights = [math.exp(weight - total[end]) for _, weight in ways[end]]
-        cuts.append(rng.choices([start for start, _ in ways[end]], weights)[0])
-    cuts.reverse()
-    return [word[start:end] for start, end in pairwise(cuts)]
+
+    def __init__(self, scores: Mapping[str, float], sharpness: float) -> None:
+        self.scores, self.sharpness = scores, sharpness
+        self.longest = max(map(len, scores))
+        self.unknown = min(scores.values()) - _UNKNOWN_PENALTY
+        self._lattices: dict[str, Lattice] = {}
+
+    def draw(self, word: str, rng: Random) -> list[str]:
+        lattice = self._lattices.get(word)
+        if lattice is None:
+            lattice = self._lattice(word)
+            if len(self._lattices) < _MAX_LATTICES and len(word) <= 40:  # longer ones are lines, and rarely come again
+                self._lattices[word] = lattice
+        pieces = []
+        end = len(word)
+        while end > 0:
+            starts, weights = lattice[end]
+            start = starts[0] if len(starts) == 1 else rng.choices(starts, weights)[0]
+            pieces.append(word[start:end])
+            end = start
+        pieces.reverse()
+        return pieces
+
+    def _lattice(self, word: str) -> Lattice:
+        """For each end: where its last piece may start, and with what probability given that end."""
+        total = [0.0]  # log of the summed weight of all ways to cut word[:end]
+        lattice: Lattice = [((), ())]
+        for end in range(1, len(word) + 1):
+            ways = []
+            for start in range(max(0, end - self.longest), end):
+                score = self.scores.get(word[start:end], self.unknown if end - start == 1 else -math.inf)
+                if score > -math.inf:
+                    ways.append((start, total[start] + self.sharpness * score))
+            highest = max(weight for _, weight in ways)
+            total.append(highest + math.log(sum(math.exp(weight - highest) for _, weight in ways)))
+            lattice.append((tuple(s for s, _ in ways), tuple(math.exp(weight - total[end]) for _, weight in ways)))
+        return lattice
 
 
 def unknown_runs_joined(pieces: Sequence[str], known: Mapping[str, float]) -> list[str]:

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 from pathlib import Path
 from random import Random
@@ -95,10 +95,22 @@ _SPACE = f"{JOINER} {JOINER}"  # a space that is not the single one between two 
 
 @cache
 def _atoms() -> re.Pattern[str]:
-    """(word, other): a word, or a single symbol or space. Marks and zero-width joiners belong to words."""
+    """(word, symbol): a word or a single other character. Marks and zero-width joiners belong to words."""
     codes = chain(range(0x300, 0x20000), range(0xE0100, 0xE01F0))
     marks = "".join(chr(code) for code in codes if unicodedata.category(chr(code))[0] == "M")
     return re.compile(rf"([\w{re.escape(marks)}\u200c\u200d]+)|(.)", re.DOTALL)
+
+
+@lru_cache(maxsize=1 << 16)  # a corpus repeats itself
+def _joined(part: str) -> tuple[str, ...]:
+    """The pieces of a part without spaces, each joined to the next."""
+    pieces: list[str] = []
+    for word, symbol in _atoms().findall(part):
+        if word and pieces:
+            pieces[-1] += JOINER  # two words never touch, so the last piece is a symbol
+        piece = word or (_QUOTED_JOINER if symbol == JOINER else symbol)
+        pieces.append(JOINER + piece if symbol and pieces else piece)
+    return tuple(pieces)
 
 
 class Words(_Untrained):
@@ -114,23 +126,13 @@ class Words(_Untrained):
         kind: Literal["words"] = "words"
 
     def encode(self, text: str) -> list[str]:
-        atoms = _atoms().findall(text)
-        solid = [False, *(bool(word) or other != " " for word, other in atoms), False]  # neither space nor border
         pieces: list[str] = []
-        touches = False  # the atom follows the last piece without a space, and that piece has no mark yet
-        for i, (word, other) in enumerate(atoms, start=1):
-            if other == " ":
-                if not (solid[i - 1] and solid[i + 1]):
-                    pieces.append(_SPACE)
-                touches = False
-                continue
-            piece = word or (_QUOTED_JOINER if other == JOINER else other)
-            if touches and word:
-                pieces[-1] += JOINER  # two words never touch, so the last piece is a symbol
-            elif touches:
-                piece = JOINER + piece
-            pieces.append(piece)
-            touches = True
+        before = ""
+        for i, part in enumerate(text.split(" ")):
+            if i > 0 and not (before and part):
+                pieces.append(_SPACE)
+            pieces += _joined(part) if len(part) <= 40 else _joined.__wrapped__(part)  # only words are worth caching
+            before = part
         return pieces
 
     def decode(self, pieces: Sequence[str]) -> str:
@@ -298,8 +300,12 @@ class Unigram(_Subwords):
     class Settings(SubwordSettings):
         kind: Literal["unigram"] = "unigram"
 
+    def __init__(self, settings: config.Settings, model: bytes) -> None:
+        super().__init__(settings, model)
+        self._sampler = subwords.UnigramSampler(self._scores, self.settings.sampling)
+
     def _sampled(self, word: str, rng: Random) -> list[str]:
-        return subwords.unigram_sample(word, self._scores, self.settings.sampling, rng)
+        return self._sampler.draw(word, rng)
 
 
 TOKENIZERS: Table[Tokenizer] = Table(

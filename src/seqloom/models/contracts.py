@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -118,6 +118,7 @@ class Head(nn.Module, ABC):
         return torch.zeros_like(gold.mask, dtype=values.dtype).masked_scatter(gold.mask, values)
 
 
+@runtime_checkable
 class Scorer(Protocol):
     """What search sees: a model, an ensemble, a language model, a weighted mixture."""
 

@@ -83,9 +83,7 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
             sources[name] = noisy(source, noise, self.source_vocabulary, remove=True)
         return replace(batch, sources=sources)
 
-    def _sampled(
-        self, model: Generator, batch: Batch, gold: float
-    ) -> tuple[Float[Tensor, "M"], Float[Tensor, "M"]]:
+    def _sampled(self, model: Generator, batch: Batch, gold: float) -> tuple[Float[Tensor, "M"], Float[Tensor, "M"]]:
         """Step by step: each input is gold with probability `gold`, else what the model just predicted."""
         assert batch.target is not None
         target = batch.target

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from seqloom.train.state import Snapshot
+from seqloom.training.state import Snapshot
 
 Reason = Literal["steps", "epochs", "patience", "preempted", "interrupted"]
 

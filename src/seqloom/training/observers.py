@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_write, file_error
-from seqloom.train import checkpoints
-from seqloom.train.events import Checkpoint, Event, Finished, Logged, Started, Validated, Validating
+from seqloom.training import checkpoints
+from seqloom.training.events import Checkpoint, Event, Finished, Logged, Started, Validated, Validating
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter

@@ -18,7 +18,7 @@ from seqloom import weights
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_folder, atomic_write, read_bounded, recover_folder, sha256
 from seqloom.shapes import Tensor
-from seqloom.train.state import EMA, MODEL, Snapshot
+from seqloom.training.state import EMA, MODEL, Snapshot
 
 FORMAT = 1
 WEIGHTS, TRAINING, CARD = "weights.safetensors", "training.safetensors", "checkpoint.json"

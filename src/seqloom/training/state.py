@@ -17,8 +17,8 @@ from torch import nn
 from seqloom import weights
 from seqloom.errors import SeqloomError
 from seqloom.shapes import Tensor
-from seqloom.train.averaging import Ema
-from seqloom.train.optim import Optimiser, Schedule
+from seqloom.training.averaging import Ema
+from seqloom.training.optim import Optimiser, Schedule
 
 
 @dataclass

@@ -16,8 +16,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from seqloom.train.events import Checkpoint, Event, Finished, Logged, Sample, Started, Validated, Validating
-from seqloom.train.observers import Stopwatch
+from seqloom.training.events import Checkpoint, Event, Finished, Logged, Sample, Started, Validated, Validating
+from seqloom.training.observers import Stopwatch
 
 PLAIN_INTERVAL = 10.0  # seconds between lines where nobody watches them live
 ROWS = 8  # of the live table

@@ -18,7 +18,7 @@ from torch import nn
 from seqloom import config, weights
 from seqloom.config import Table
 from seqloom.shapes import Tensor
-from seqloom.train.schedules import SCHEDULES, Schedule
+from seqloom.training.schedules import SCHEDULES, Schedule
 
 __all__ = ["OPTIMISERS", "SCHEDULES", "Optimiser", "Schedule"]
 

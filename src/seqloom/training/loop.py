@@ -22,12 +22,12 @@ from seqloom.config import Kind, Settings
 from seqloom.errors import SeqloomError, nearest
 from seqloom.runtime import seed_step
 from seqloom.tasks.base import E, Loss, M, P, Task
-from seqloom.train import gradients
-from seqloom.train.averaging import Ema
-from seqloom.train.events import Checkpoint, Event, Finished, Logged, Reason, Sample, Started, Validated, Validating
-from seqloom.train.gradients import Measured
-from seqloom.train.optim import OPTIMISERS, SCHEDULES, Optimiser
-from seqloom.train.state import Interval, Snapshot, TrainState
+from seqloom.training import gradients
+from seqloom.training.averaging import Ema
+from seqloom.training.events import Checkpoint, Event, Finished, Logged, Reason, Sample, Started, Validated, Validating
+from seqloom.training.gradients import Measured
+from seqloom.training.optim import OPTIMISERS, SCHEDULES, Optimiser
+from seqloom.training.state import Interval, Snapshot, TrainState
 
 SKIPS_IN_A_ROW = 20  # under `nonfinite: skip`, more than these is divergence and not bad luck
 LOWER_IS_BETTER = ("nll", "loss", "perplexity", "ter", "wer", "cer", "per", "ece")

@@ -1,0 +1,95 @@
+"""`seqloom.load("runs/x")`: a run or bundle folder becomes a `Model`, checked on the way in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from seqloom import runtime, weights
+from seqloom.api.model import Model
+from seqloom.bundle import Bundle, open_bundle
+from seqloom.config import override, parse_yaml
+from seqloom.data.codec import TextCodec
+from seqloom.errors import SeqloomError
+from seqloom.metrics.calibration import Calibration
+from seqloom.models.model import Ensemble
+from seqloom.recipe import Recipe, build_model, recipe_from
+from seqloom.runtime import Runtime
+
+
+def find_bundle(path: str | Path) -> Path:
+    """The bundle of a run folder, or the folder itself when it is one."""
+    folder = Path(path)
+    if not folder.exists():
+        fix = "give a run folder such as runs/my-recipe"
+        raise SeqloomError("E_FILE", "no such run or bundle", where=str(folder), fix=fix)
+    if not folder.is_dir():
+        raise SeqloomError("E_BUNDLE", "a run or bundle is a folder", where=str(folder))
+    inner = folder / "bundle"
+    return inner if (inner / "card.json").exists() or not (folder / "card.json").exists() else folder
+
+
+def load(
+    run: str | Path,
+    *,
+    device: str = "auto",
+    threads: int | None = None,
+    settings: Sequence[str] = (),
+    allow_nonfinite: bool = False,
+) -> Model:
+    """Open a run or bundle. `settings` are `key=value` over its recipe (those that leave the weights' shapes alone)."""
+    chosen = runtime.apply(Runtime(device=device, threads=threads))
+    bundle = open_bundle(find_bundle(run))
+    recipe = bundle_recipe(bundle, settings)
+    source, target = load_codecs(recipe, bundle.folder)
+    network = build_model(recipe, source, target)
+    weights.restore(network, bundle.weights(allow_nonfinite), str(bundle.folder))
+    folder = Path(run)
+    name = folder.parent.name if folder.name == "bundle" else folder.name
+    calibration = Calibration.model_validate(bundle.about.get("calibration") or {})
+    return Model(name, recipe, source, target, network, bundle.about, calibration, chosen)
+
+
+def bundle_recipe(bundle: Bundle, settings: Sequence[str] = ()) -> Recipe:
+    where = str(bundle.folder / "recipe.yaml")
+    raw = parse_yaml(bundle.recipe_text(), where)
+    if not isinstance(raw, dict):
+        raise SeqloomError("E_BUNDLE", "the bundle's recipe is not a mapping", where=where)
+    return recipe_from(override(raw, settings), where)
+
+
+def load_codecs(recipe: Recipe, folder: Path) -> tuple[TextCodec, TextCodec]:
+    """Both sides' codecs as they were trained; one and the same where the vocabulary is shared."""
+    source = TextCodec.load(recipe.source, folder / "source")
+    return source, source if recipe.model.shared else TextCodec.load(recipe.target, folder / "target")
+
+
+def save_codecs(recipe: Recipe, source: TextCodec, target: TextCodec, folder: Path) -> None:
+    for side, codec in (("source", source), *(() if recipe.model.shared else (("target", target),))):
+        (folder / side).mkdir()
+        codec.save(folder / side)
+
+
+def load_ensemble(runs: Sequence[str | Path], *, device: str = "auto", threads: int | None = None) -> Model:
+    """Several runs of one vocabulary as one model: their probabilities are averaged at every step."""
+    models = [load(run, device=device, threads=threads) for run in runs]
+    first = models[0]
+    for other in models[1:]:
+        for side, mine, theirs in (("source", first.source, other.source), ("target", first.target, other.target)):
+            if mine.vocabulary != theirs.vocabulary:
+                what = f"the {side} vocabularies of {first.name} and {other.name} differ"
+                fix = "train the members on one vocabulary: the same data, recipe text settings and seed of the split"
+                raise SeqloomError("E_BUNDLE", what, fix=fix)
+    ensemble = Ensemble([model.network for model in models]).to(first.device).eval()
+    name = "+".join(model.name for model in models)
+    return Model(
+        name,
+        first.recipe,
+        first.source,
+        first.target,
+        first.network,
+        first.about,
+        first.calibration,
+        first.device,
+        ensemble,
+    )

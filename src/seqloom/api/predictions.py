@@ -1,0 +1,117 @@
+"""What a model answers: texts with tokens, scores and an honest confidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+
+from seqloom.config import Plain
+
+
+@dataclass(frozen=True)
+class Output:
+    """One hypothesis as a person reads it."""
+
+    text: str
+    tokens: tuple[str, ...]
+    token_scores: tuple[float, ...]  # log-probability of each token, and of the end where it ended
+    log_prob: float  # their sum: the model's own
+    score: float  # what search maximised
+    truncated: bool
+
+    def as_dict(self) -> dict[str, Plain]:
+        return {
+            "text": self.text,
+            "score": self.score,
+            "log_prob": self.log_prob,
+            "tokens": list(self.tokens),
+            "token_scores": list(self.token_scores),
+            "truncated": self.truncated,
+        }
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The answer to one source: the best hypothesis, the others, and how far to trust it."""
+
+    source: str
+    hypotheses: tuple[Output, ...]
+    confidence: float  # the calibrated probability that the answer is right
+    unknown: float = 0.0  # share of the source's tokens that the model has never seen
+    skipped: bool = False  # an empty or over-long line that was passed over
+
+    @property
+    def best(self) -> Output:
+        return self.hypotheses[0]
+
+    @property
+    def text(self) -> str:
+        return self.best.text
+
+    @property
+    def score(self) -> float:
+        return self.best.score
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        return self.best.tokens
+
+    @property
+    def token_scores(self) -> tuple[float, ...]:
+        return self.best.token_scores
+
+    def as_dict(self) -> dict[str, Plain]:
+        return {
+            "source": self.source,
+            "text": self.text,
+            "confidence": self.confidence,
+            "unknown": self.unknown,
+            "skipped": self.skipped,
+            "hypotheses": [output.as_dict() for output in self.hypotheses],
+        }
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"Prediction({self.text!r}, score={self.score:.3f}, confidence={self.confidence:.2f})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the answer, and each token shaded by its probability."""
+        cells = "".join(
+            f'<span title="log p = {score:.3f}" style="background:rgba(0,114,178,{0.5 * min(1.0, -score / 3):.2f});'
+            f'padding:0 .15em">{escape(token)}</span> '
+            for token, score in zip(self.tokens, self.token_scores, strict=False)
+        )
+        return (
+            f"<div><b>{escape(self.text)}</b> <small>confidence {self.confidence:.2f}, "
+            f"score {self.score:.3f}</small><br>{cells}</div>"
+        )
+
+
+EMPTY = Output(text="", tokens=(), token_scores=(), log_prob=0.0, score=0.0, truncated=False)
+
+
+def passed_over(source: str) -> Prediction:
+    """The answer to a line that is not for the model: nothing, so that lines in are lines out."""
+    return Prediction(source, (EMPTY,), confidence=0.0, skipped=True)
+
+
+def joined(source: str, parts: list[Prediction], gaps: list[str]) -> Prediction:
+    """The answers to the sentences of one line as one answer; white space between them as it was."""
+    if len(parts) == 1 and not gaps[0]:
+        return parts[0]
+    outputs = [part.best for part in parts]
+    whole = Output(
+        text="".join(output.text + gap for output, gap in zip(outputs, gaps, strict=True)),
+        tokens=tuple(token for output in outputs for token in output.tokens),
+        token_scores=tuple(score for output in outputs for score in output.token_scores),
+        log_prob=sum(output.log_prob for output in outputs),
+        score=sum(output.score for output in outputs) / max(1, len(outputs)),
+        truncated=any(output.truncated for output in outputs),
+    )
+    confidence = 1.0
+    for part in parts:
+        confidence *= 1.0 if part.skipped else part.confidence
+    unknown = max((part.unknown for part in parts), default=0.0)
+    return Prediction(source, (whole,), confidence, unknown, skipped=all(part.skipped for part in parts))

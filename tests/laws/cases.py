@@ -1,0 +1,297 @@
+"""The models that the laws are tested on: every entry of every table, and a covering of the decoder's options.
+
+Nothing here asserts a law. A new row of a table becomes cases by itself; a new option of the recurrent decoder becomes
+a line of `FACTORS`. Everything is tiny (widths 4 to 6, ten tokens), so that a case takes milliseconds.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TypeVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from seqloom.batch import EOS, SPECIALS, Batch, Tokens
+from seqloom.config import Settings, Table
+from seqloom.errors import SeqloomError
+from seqloom.models.heads import HEADS
+from seqloom.models.model import Generator
+from seqloom.models.rnn import DECODERS, ENCODERS
+from seqloom.nn.frontends import EMBEDDINGS
+from seqloom.nn.layers import COMPOSITIONS
+from seqloom.nn.recurrent import CELLS
+from seqloom.nn.scores import SCORES
+
+SOURCE_VOCABULARY, TARGET_VOCABULARY = 12, 10
+WIDTH = 4
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
+Raw = dict[str, object]
+M = TypeVar("M", bound=nn.Module)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One model under test; `str` is what pytest shows."""
+
+    name: str
+    raw: Mapping[str, object]
+
+    @property
+    def settings(self) -> Generator.Settings:
+        return Generator.Settings.model_validate(self.raw)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def build(case: Case, dtype: torch.dtype = torch.float64) -> Generator:
+    """The model of a case, every parameter drawn anew: a learned start or a bias of zero would hide mistakes."""
+    return randomised(
+        Generator(case.settings, source_vocabulary=SOURCE_VOCABULARY, target_vocabulary=TARGET_VOCABULARY), dtype
+    )
+
+
+def randomised(module: M, dtype: torch.dtype = torch.float64, seed: int = 5) -> M:
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.6)
+    return module.to(dtype).eval()
+
+
+def close(actual: Tensor, expected: Tensor, what: str = "") -> None:
+    """Equal to what the laws promise for the type of float: 1e-5 or 1e-10."""
+    bound = TOLERANCE[expected.dtype]
+    torch.testing.assert_close(actual, expected, atol=bound, rtol=bound, msg=lambda text: f"{what}: {text}")
+
+
+def close_trees(actual: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
+    assert actual.keys() == expected.keys()
+    for name, tensor in expected.items():
+        if tensor.is_floating_point():
+            close(actual[name], tensor, name)
+        else:
+            assert torch.equal(actual[name], tensor), name
+
+
+# --- data --------------------------------------------------------------------------------------------------------
+
+
+def some_tokens(lengths: Iterable[int], vocabulary: int, seed: int = 1, end: bool = True) -> Tokens:
+    """Random words, each row of its own length, the last token EOS if asked."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = []
+    for length in lengths:
+        ids = torch.randint(len(SPECIALS), vocabulary, (length,), generator=generator).tolist()
+        rows.append([*ids[:-1], EOS] if end else ids)
+    return Tokens.pad(rows)
+
+
+def some_batch(sources: Iterable[int] = (3, 1, 4, 2), targets: Iterable[int] = (2, 4, 1, 3)) -> Batch:
+    return Batch(
+        {"source": some_tokens(sources, SOURCE_VOCABULARY, seed=2)}, some_tokens(targets, TARGET_VOCABULARY, seed=3)
+    )
+
+
+def some_inputs(rows: int, steps: int, seed: int = 4) -> Tensor:
+    """Decoder inputs without any end: N T."""
+    return some_tokens([steps] * rows, TARGET_VOCABULARY, seed, end=False).ids
+
+
+def gradients(module: nn.Module, loss: Tensor) -> dict[str, Tensor]:
+    """Of every parameter by name; one that the loss does not reach has a zero gradient."""
+    named = {name: tensor for name, tensor in module.named_parameters() if tensor.requires_grad}
+    found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
+    return {
+        name: torch.zeros_like(tensor) if gradient is None else gradient
+        for (name, tensor), gradient in zip(named.items(), found, strict=True)
+    }
+
+
+# --- every entry of every table --------------------------------------------------------------------------------------
+
+
+def small(table: Table[T], kind: str, **wanted: object) -> Raw:
+    """Settings of an entry, made tiny where it has such keys."""
+    known = table.settings_class(kind).model_fields
+    return {"kind": kind, **{key: value for key, value in {"width": WIDTH, **wanted}.items() if key in known}}
+
+
+def model(**parts: object) -> Raw:
+    """Raw settings of a tiny model; `parts` replace its parts."""
+    return {
+        "source_embedding": {"kind": "learned", "width": WIDTH},
+        "target_embedding": {"kind": "learned", "width": WIDTH},
+        "encoder": {"kind": "rnn", "width": WIDTH},
+        "decoder": {"kind": "luong", "width": WIDTH},
+        **parts,
+    }
+
+
+def _table_cases() -> Iterator[Case]:
+    for kind in ENCODERS:
+        yield Case(f"encoder={kind}", model(encoder=small(ENCODERS, kind)))
+    for kind in DECODERS:
+        yield Case(f"decoder={kind}", model(decoder=small(DECODERS, kind)))
+    for kind in CELLS:
+        cell = small(CELLS, kind)
+        both = {"encoder": small(ENCODERS, "rnn", cell=cell), "decoder": small(DECODERS, "bahdanau", cell=cell)}
+        yield Case(f"cell={kind}", model(**both))
+    for kind in SCORES:
+        attention = {"score": small(SCORES, kind)}
+        yield Case(f"score={kind}", model(decoder=small(DECODERS, "luong", attention=attention)))
+    for kind in COMPOSITIONS:
+        yield Case(f"compose={kind}", model(decoder=small(DECODERS, "bahdanau", compose=kind)))
+    for kind in EMBEDDINGS:
+        embedding = small(EMBEDDINGS, kind)
+        yield Case(f"embedding={kind}", model(source_embedding=embedding, target_embedding=embedding))
+    for kind in HEADS:
+        yield Case(f"head={kind}", model(head=small(HEADS, kind)))
+
+
+# --- a covering of the options -----------------------------------------------------------------------------------------
+
+Options = dict[str, object]
+
+FACTORS: dict[str, tuple[object, ...]] = {
+    "cell": (*CELLS, "elman relu", "elman sigmoid"),
+    "query": (None, "previous", "current"),
+    "recurrence": ("none", "context", "attentional"),
+    "readout": (True, False),
+    "next_layer": (False, True),
+    "layers": (1, 2, 3),
+    "start": ("bridge", "state", "zero", "learned"),
+    "compose": tuple(COMPOSITIONS),
+    "summary_input": (False, True),
+    "token_readout": (False, True),
+    "score": tuple(SCORES),
+    "keys": ("identity", "linear", "relu"),
+    "queries": ("identity", "linear", "relu"),
+    "values": ("identity", "linear"),
+    "split": (False, True),
+    "heads": ("1 concat", "2 concat", "2 mean"),
+    "hard": (False, True),
+    "memory": (WIDTH, WIDTH + 2),  # the encoder's width (twice of it where it is split)
+    "embedding": (*EMBEDDINGS, "learned 5"),
+    "head": tuple(HEADS),
+    "tied": (False, True),
+    "bidirectional": (True, False),
+    "reverse": (False, True),
+    "encoder_start": ("zero", "learned"),
+    "self_attention": (None, "full", "causal"),
+}
+STRUCTURE = ("cell", "query", "recurrence", "readout", "next_layer", "layers", "start", "compose", "heads")
+ATTENTION = ("score", "keys", "queries", "values", "split", "heads", "hard")
+
+
+def _needs_one_width(score: object) -> bool:
+    """Does this score refuse queries and keys of different width?"""
+    try:
+        SCORES.build(SCORES.settings(score), query=2, key=3)
+    except SeqloomError:
+        return True
+    return False
+
+
+def possible(options: Options) -> Options:
+    """The nearest options that make sense together: what a recipe would be refused for is put right."""
+    options = dict(options)
+    first = {name: levels[0] for name, levels in FACTORS.items()}
+    if options["query"] is None:
+        options |= {name: first[name] for name in (*ATTENTION, "recurrence", "next_layer", "readout")}
+    if options["query"] == "previous" and options["recurrence"] == "attentional":
+        options["recurrence"] = "context"
+    if options["next_layer"] and options["layers"] == 1:
+        options["layers"] = 2
+    if options["recurrence"] == "none" and not options["next_layer"]:
+        options["readout"] = True
+    if options["start"] == "state":  # the same cell, width and layers on both sides
+        options |= {"memory": WIDTH, "split": False}
+    if options["memory"] != WIDTH and options["keys"] == "identity" and _needs_one_width(options["score"]):
+        options["keys"] = "linear"
+    if options["embedding"] == "onehot":
+        options["tied"] = False
+    return options
+
+
+def raw_model(options: Options) -> Raw:
+    """The recipe lines of some options."""
+    kind, _, activation = str(options["cell"]).partition(" ")
+    cell = {"kind": kind, **({"activation": activation} if activation else {})}
+    embedding, _, width = str(options["embedding"]).partition(" ")
+    memory = int(str(options["memory"])) * (2 if options["split"] else 1)
+    heads, merge = str(options["heads"]).split()
+    attention = {name: options[name] for name in ("query", "score", "keys", "queries", "values", "split", "hard")}
+    attends = options["self_attention"]
+    return {
+        "source_embedding": small(EMBEDDINGS, embedding),
+        "target_embedding": small(EMBEDDINGS, embedding, width=int(width or WIDTH)),
+        "tied": options["tied"],
+        "head": options["head"],
+        "encoder": {
+            **{name: options[name] for name in ("bidirectional", "reverse", "layers")},
+            "cell": cell,
+            "width": memory,
+            "start": options["encoder_start"],
+            "self_attention": attends and {"score": "scaled_dot", "causal": attends == "causal"},
+        },
+        "decoder": {
+            **{name: options[name] for name in ("layers", "start", "compose", "summary_input", "token_readout")},
+            "kind": "rnn",
+            "cell": cell,
+            "width": WIDTH,
+            "attention": options["query"] and {**attention, "heads": int(heads), "merge": merge},
+            "context": {name: options[name] for name in ("recurrence", "readout", "next_layer")},
+        },
+    }
+
+
+def _interactions(options: Options) -> set[tuple[tuple[str, object], ...]]:
+    """All pairs of options, and all triples of those that shape the recurrence."""
+    triples = combinations([(name, options[name]) for name in STRUCTURE], 3)
+    return {*combinations(options.items(), 2), *triples}
+
+
+def covering(draws: int = 3000, seed: int = 7) -> list[Options]:
+    """Few options that together hold every pair (and triple) which occurs among many random ones."""
+    draw = random.Random(seed)
+    pool = [possible({name: draw.choice(levels) for name, levels in FACTORS.items()}) for _ in range(draws)]
+    kept, covered = [], set()
+    for at_least in (60, 20, 6, 1):
+        for options in pool:
+            new = _interactions(options) - covered
+            if len(new) >= at_least:
+                kept.append(options)
+                covered |= new
+    return kept
+
+
+def _name(number: int, options: Options) -> str:
+    """Only what differs from the first level is named."""
+    said = [f"{name}={value}" for name, value in options.items() if value != FACTORS[name][0]]
+    return f"{number}:" + ",".join(said).replace(" ", "")
+
+
+TABLE_CASES = list(_table_cases())
+COVERING_CASES = [Case(_name(number, options), raw_model(options)) for number, options in enumerate(covering())]
+CASES = TABLE_CASES + COVERING_CASES
+ATTENTIVE_CASES = [case for case in CASES if getattr(case.settings.decoder, "attention", None) is not None]
+
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+every_attentive_case = pytest.mark.parametrize("case", ATTENTIVE_CASES, ids=str)
+every_dtype = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+
+
+def every(table: Table[T], name: str = "kind") -> pytest.MarkDecorator:
+    """Parametrise over the entries of one table."""
+    return pytest.mark.parametrize(name, list(table))
+
+
+def entry(table: Table[T], kind: str, **wanted: object) -> Settings:
+    return table.settings(small(table, kind, **wanted))
