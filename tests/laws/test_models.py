@@ -10,6 +10,7 @@ import torch
 from cases import (
     CASES,
     COVERING_CASES,
+    TABLE_CASES,
     TARGET_VOCABULARY,
     WIDTH,
     Case,
@@ -19,7 +20,7 @@ from cases import (
     entry,
     every,
     every_case,
-    every_dtype,
+    every_typed_case,
     gradients,
     model,
     randomised,
@@ -66,8 +67,8 @@ def only(batch: Batch, row: int) -> Batch:
 # --- law 1: splitting --------------------------------------------------------------------------------------------
 
 
-@every_dtype
-@every_case
+@every_typed_case
+@torch.no_grad()
 def test_reading_in_pieces_equals_reading_at_once(case: Case, dtype: torch.dtype) -> None:
     generator, batch = build(case, dtype), some_batch()
     state, tokens = started(generator, batch), some_inputs(len(batch), STEPS)
@@ -80,6 +81,7 @@ def test_reading_in_pieces_equals_reading_at_once(case: Case, dtype: torch.dtype
 
 
 @every_case
+@torch.no_grad()
 def test_reading_one_by_one_equals_reading_at_once(case: Case) -> None:
     generator, batch = build(case), some_batch()
     state, tokens = started(generator, batch, hypotheses=2), some_inputs(2 * len(batch), STEPS)
@@ -92,8 +94,8 @@ def test_reading_one_by_one_equals_reading_at_once(case: Case) -> None:
     close(future(generator.decoder, state), future(generator.decoder, after))
 
 
-@every_dtype
-@every_case
+@every_typed_case
+@torch.no_grad()
 def test_ragged_rows_equal_each_row_alone(case: Case, dtype: torch.dtype) -> None:
     """A row of length 0 has read nothing: its state is the one before."""
     generator, batch = build(case, dtype), some_batch()
@@ -109,6 +111,7 @@ def test_ragged_rows_equal_each_row_alone(case: Case, dtype: torch.dtype) -> Non
 
 
 @every_case
+@torch.no_grad()
 def test_ragged_reading_goes_on_where_each_row_ended(case: Case) -> None:
     """A forced prefix of its own length per row, then one token each: as if every row had been read in one go."""
     generator, batch = build(case), some_batch()
@@ -123,8 +126,8 @@ def test_ragged_reading_goes_on_where_each_row_ended(case: Case) -> None:
 # --- law 2: reorder ------------------------------------------------------------------------------------------------
 
 
-@every_dtype
-@every_case
+@every_typed_case
+@torch.no_grad()
 def test_select_commutes_with_forward(case: Case, dtype: torch.dtype) -> None:
     generator, batch, hypotheses = build(case, dtype), some_batch(), 3
     tokens = some_inputs(len(batch) * hypotheses, STEPS)
@@ -137,8 +140,8 @@ def test_select_commutes_with_forward(case: Case, dtype: torch.dtype) -> None:
     close_trees(end.rows, after.select(rows).rows)
 
 
-@every_dtype
-@every_case
+@every_typed_case
+@torch.no_grad()
 def test_sources_leave_repeat_and_change_places(case: Case, dtype: torch.dtype) -> None:
     generator, batch, hypotheses = build(case, dtype), some_batch(), 2
     tokens = some_inputs(len(batch) * hypotheses, STEPS)
@@ -152,8 +155,8 @@ def test_sources_leave_repeat_and_change_places(case: Case, dtype: torch.dtype) 
     close_trees(end.sources, after.select(rows, sources).sources)
 
 
-@every_dtype
-@every_case
+@every_typed_case
+@torch.no_grad()
 def test_hypotheses_share_their_source_as_if_it_were_copied(case: Case, dtype: torch.dtype) -> None:
     generator, batch, hypotheses = build(case, dtype), some_batch(), 3
     memories = generator.encode(batch.sources)
@@ -204,8 +207,7 @@ def widened(tokens: Source, junk: int, columns: int) -> Tokens:
     return Tokens(ids, mask)
 
 
-@every_dtype
-@every_case
+@every_typed_case
 def test_junk_and_more_padding_change_no_output_and_no_gradient(case: Case, dtype: torch.dtype) -> None:
     generator, batch = build(case, dtype), some_batch()
     assert batch.target is not None
@@ -266,8 +268,8 @@ def test_nan_behind_the_mask_of_frames_changes_no_output_and_no_gradient(case: C
 # --- law 4: batch ------------------------------------------------------------------------------------------------------
 
 
-@every_dtype
-@every_case
+@every_typed_case
+@torch.no_grad()
 def test_a_batch_equals_each_alone_in_any_order(case: Case, dtype: torch.dtype) -> None:
     generator, batch = build(case, dtype), some_batch()
     assert batch.target is not None
@@ -280,6 +282,7 @@ def test_a_batch_equals_each_alone_in_any_order(case: Case, dtype: torch.dtype) 
 
 
 @every(ENCODERS)
+@torch.no_grad()
 def test_memory_of_a_batch_equals_each_alone(kind: str) -> None:
     encoders = [case.settings.encoder for case in CASES if case.settings.encoder.kind == kind]  # type: ignore[attr-defined]
     source = some_tokens((3, 1, 4, 2), 12)
@@ -305,8 +308,8 @@ def test_memory_of_a_batch_equals_each_alone(kind: str) -> None:
 # --- law 5: causality -------------------------------------------------------------------------------------------------
 
 
-@every_dtype
-@every_case
+@every_typed_case
+@torch.no_grad()
 def test_a_later_token_changes_no_earlier_prediction(case: Case, dtype: torch.dtype) -> None:
     generator, batch = build(case, dtype), some_batch()
     tokens, state = some_inputs(len(batch), STEPS), started(generator, batch)
@@ -318,7 +321,16 @@ def test_a_later_token_changes_no_earlier_prediction(case: Case, dtype: torch.dt
         changed, end = generator.decoder(other, state.clone())
         close(changed[:, :changed_at], features[:, :changed_at])
         close(generator.head.log_probs(changed, end)[:, :changed_at], log_probs[:, :changed_at])
-        assert not torch.equal(changed[:, changed_at], features[:, changed_at]), "the token itself must be read"
+
+
+@pytest.mark.parametrize("case", TABLE_CASES, ids=str)
+@torch.no_grad()
+def test_the_last_token_is_read(case: Case) -> None:
+    """Causality holds trivially for a decoder that reads nothing."""
+    generator, batch = build(case), some_batch()
+    state, tokens = started(generator, batch), some_inputs(len(batch), 1)
+    features = [generator.decoder(6 + (tokens - 6 + more) % 4, state.clone())[0] for more in (0, 1)]
+    assert ((features[0] - features[1]).abs().amax(-1) > 1e-3).all()
 
 
 def test_causal_self_attention_sees_only_what_was_read() -> None:
@@ -339,16 +351,22 @@ def test_causal_self_attention_sees_only_what_was_read() -> None:
 @pytest.mark.parametrize("case", COVERING_CASES, ids=str)
 def test_every_parameter_of_a_model_is_reached_by_the_loss(case: Case) -> None:
     """An option that is built and never used would show as a parameter without gradient."""
-    generator = build(case).train()  # hard attention is for prediction only
-    found = gradients(generator, generator.losses(some_batch(), smoothing=0.1)[0].sum())
-    idle = [name for name, gradient in found.items() if not gradient.any()]
+    idle: set[str] | None = None
+    for seed in range(8):  # by bad luck one draw may put every input of a ReLU below zero
+        generator = build(case, seed=seed).train()  # hard attention is for prediction only
+        found = gradients(generator, generator.losses(some_batch(), smoothing=0.1)[0].sum())
+        missed = {name for name, gradient in found.items() if not gradient.any()}
+        idle = missed if idle is None else idle & missed
+        if not idle:
+            break
     assert not idle
 
 
 @every(DECODERS)
+@torch.no_grad()
 def test_an_ensemble_of_equals_is_each_of_them_and_of_others_the_mean_of_probabilities(kind: str) -> None:
     case = Case(kind, model(decoder=small(DECODERS, kind)))
-    one, other, batch = build(case), randomised(build(case), seed=8), some_batch()
+    one, other, batch = build(case), build(case, seed=8), some_batch()
     last = some_inputs(len(batch), 1)[:, 0]
 
     def step(scorer: Generator | Ensemble) -> Tensor:

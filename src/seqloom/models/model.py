@@ -5,6 +5,7 @@ A generator is a `Scorer`: search starts it on sources and steps it. It knows in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
@@ -119,7 +120,7 @@ class Ensemble(nn.Module):
             logp, after = member.step(last, _member_state(state, index))
             log_probs.append(logp)
             rows |= {f"{index}/{name}": tensor for name, tensor in after.rows.items()}
-        mean = torch.logsumexp(torch.stack(log_probs), dim=0) - torch.tensor(float(len(log_probs))).log()
+        mean = torch.logsumexp(torch.stack(log_probs), dim=0) - math.log(len(log_probs))
         return mean, State(rows, state.sources)
 
     def _scorers(self) -> list[Scorer]:

@@ -1,0 +1,8 @@
+"""`seqloom demo`."""
+
+from __future__ import annotations
+
+
+def command() -> None:
+    """(being written)"""
+    raise SystemExit(1)

@@ -1,0 +1,48 @@
+"""How commands speak: talk to stderr, data to stdout, JSON on demand, a table where a person reads it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from seqloom.config import Plain
+
+
+def talk(line: str) -> None:
+    """One line for the person, never mixed with data."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def data(text: str) -> None:
+    print(text)
+
+
+def as_json(value: Mapping[str, Plain] | Sequence[Plain]) -> None:
+    """A report as one JSON document on stdout."""
+    print(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False, default=str))
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], notes: Sequence[str] = ()) -> None:
+    """A table on stdout: drawn by rich on a terminal, plain columns in a pipe."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 120)
+    drawn = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for index, column in enumerate(columns):
+        drawn.add_column(column, justify="left" if index == 0 else "right", overflow="fold")
+    for row in rows:
+        drawn.add_row(*[str(cell) for cell in row])
+    console.print(drawn)
+    for note in notes:
+        console.print(note, markup=False)
+
+
+def shown(path: Path) -> str:
+    """A path as a person would type it: relative where it lies below."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
