@@ -19,7 +19,7 @@ from seqloom.errors import SeqloomError
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
-def file_error(error: OSError, path: Path, verb: str = "write") -> SeqloomError:
+def file_error(error: OSError, path: Path | str, verb: str = "write") -> SeqloomError:
     """The refusal for an operating system's error: E_DISK when space is the reason, E_FILE otherwise."""
     reason = error.strerror or str(error)
     if error.errno in _NO_SPACE:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from itertools import combinations
 from typing import TypeVar
 
@@ -40,7 +41,7 @@ class Case:
     """One model under test; `str` is what pytest shows."""
 
     name: str
-    raw: Mapping[str, object]
+    raw: Mapping[str, object] = field(compare=False)
 
     @property
     def settings(self) -> Generator.Settings:
@@ -50,8 +51,14 @@ class Case:
         return self.name
 
 
-def build(case: Case, dtype: torch.dtype = torch.float64, seed: int = 5) -> Generator:
-    """The model of a case, every parameter drawn anew: a learned start or a bias of zero would hide mistakes."""
+@cache
+def build(case: Case, dtype: torch.dtype = torch.float64) -> Generator:
+    """The model of a case, for all tests to share and none to change."""
+    return fresh(case, dtype)
+
+
+def fresh(case: Case, dtype: torch.dtype = torch.float64, seed: int = 5) -> Generator:
+    """A model of one's own. Every parameter is drawn: a learned start or a bias of zero would hide mistakes."""
     whole = Generator(case.settings, source_vocabulary=SOURCE_VOCABULARY, target_vocabulary=TARGET_VOCABULARY)
     return randomised(whole, dtype, seed)
 
@@ -187,7 +194,7 @@ FACTORS: dict[str, tuple[object, ...]] = {
     "encoder_start": ("zero", "learned"),
     "self_attention": (None, "full", "causal"),
 }
-STRUCTURE = ("cell", "query", "recurrence", "readout", "next_layer", "layers", "start", "compose", "heads")
+STRUCTURE = ("cell", "query", "recurrence", "readout", "next_layer", "layers")
 ATTENTION = ("score", "keys", "queries", "values", "split", "heads", "hard")
 
 

@@ -21,6 +21,7 @@ from cases import (
     every,
     every_case,
     every_typed_case,
+    fresh,
     gradients,
     model,
     randomised,
@@ -340,7 +341,7 @@ def test_causal_self_attention_sees_only_what_was_read() -> None:
     other.ids[:, 3] = 6 + (source.ids[:, 3] - 5) % 6
     for causal in (True, False):
         raw = small(ENCODERS, "rnn", bidirectional=False, self_attention={"score": "scaled_dot", "causal": causal})
-        encoder = build(Case("causal", model(encoder=raw))).encoder
+        encoder = build(Case(f"causal={causal}", model(encoder=raw))).encoder
         earlier, changed = encoder(source).states[:, :3], encoder(other).states[:, :3]
         assert torch.equal(earlier, changed) == causal
 
@@ -353,7 +354,7 @@ def test_every_parameter_of_a_model_is_reached_by_the_loss(case: Case) -> None:
     """An option that is built and never used would show as a parameter without gradient."""
     idle: set[str] | None = None
     for seed in range(8):  # by bad luck one draw may put every input of a ReLU below zero
-        generator = build(case, seed=seed).train()  # hard attention is for prediction only
+        generator = fresh(case, seed=seed).train()  # hard attention is for prediction only
         found = gradients(generator, generator.losses(some_batch(), smoothing=0.1)[0].sum())
         missed = {name for name, gradient in found.items() if not gradient.any()}
         idle = missed if idle is None else idle & missed
@@ -365,8 +366,8 @@ def test_every_parameter_of_a_model_is_reached_by_the_loss(case: Case) -> None:
 @every(DECODERS)
 @torch.no_grad()
 def test_an_ensemble_of_equals_is_each_of_them_and_of_others_the_mean_of_probabilities(kind: str) -> None:
-    case = Case(kind, model(decoder=small(DECODERS, kind)))
-    one, other, batch = build(case), build(case, seed=8), some_batch()
+    case = Case(f"ensemble of {kind}", model(decoder=small(DECODERS, kind)))
+    one, other, batch = build(case), fresh(case, seed=8), some_batch()
     last = some_inputs(len(batch), 1)[:, 0]
 
     def step(scorer: Generator | Ensemble) -> Tensor:

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from seqloom.data.files import file_fingerprint
 from seqloom.data.readers import READERS, Dataset, Example, dataset_settings, files_of, read, read_sources, spooled
 from seqloom.data.split import assign
 from seqloom.errors import SeqloomError
@@ -133,15 +132,6 @@ def test_dataset_field_round_trip(raw: object) -> None:
 def test_what_is_no_dataset_is_refused(raw: object) -> None:
     with pytest.raises(ValueError, match=r"."):
         dataset_settings(raw)
-
-
-def test_fingerprint_tells_changes(tmp_path: Path) -> None:
-    path = tmp_path / "x"
-    path.write_bytes(b"abc")
-    first = file_fingerprint(str(path))
-    path.write_bytes(b"abd")
-    assert first[0] == 3
-    assert first != file_fingerprint(str(path))
 
 
 def test_split_depends_on_the_source_alone() -> None:

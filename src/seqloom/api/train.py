@@ -42,7 +42,6 @@ from seqloom.recipe import (
     same_recipe,
     start_from_vectors,
 )
-
 from seqloom.shapes import Tensor
 from seqloom.tasks.transduce import Transduce
 from seqloom.training import checkpoints

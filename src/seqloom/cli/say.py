@@ -6,8 +6,10 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from seqloom.config import Plain
+if TYPE_CHECKING:
+    from seqloom.config import Plain
 
 
 def talk(line: str) -> None:

@@ -24,9 +24,9 @@ from pydantic import Field
 from seqloom import config
 from seqloom.batch import UNK
 from seqloom.data.codec import MAX_CHARACTERS, TextCodec
-from seqloom.data.files import file_error, write_atomically
 from seqloom.data.readers import Example
 from seqloom.errors import SeqloomError
+from seqloom.files import atomic_write, file_error
 
 FORMAT = 1
 Ids = npt.NDArray[np.integer]
@@ -105,7 +105,7 @@ class Corpus:
                 raise ValueError(f"format {FORMAT} is expected")
             return cls(folder, description)
         except OSError as error:
-            raise file_error(path, error) from None
+            raise file_error(error, path, "read") from None
         except (ValueError, KeyError, TypeError, AssertionError) as error:
             fix = "delete the folder; it is built again from the data"
             raise SeqloomError("E_BUNDLE", f"the corpus is damaged: {error}", where=str(folder), fix=fix) from None
@@ -133,7 +133,7 @@ class Corpus:
                 raise _nothing_kept(counts)
             writer.finish()
         except OSError as error:
-            raise file_error(folder, error, "write") from None
+            raise file_error(error, folder) from None
         finally:
             writer.clean()
         return cls.open(folder), counts
@@ -250,7 +250,7 @@ class _Writer:
                 self.files[_offsets_name(name)].write(_int64(0))
         except OSError as error:
             self.clean()
-            raise file_error(folder, error, "write") from None
+            raise file_error(error, folder) from None
 
     def add(self, ids: tuple[list[int], list[int]], example: Example) -> None:
         for side, tokens in zip(SIDES, ids, strict=True):
@@ -280,7 +280,7 @@ class _Writer:
             "fingerprint": self.digest.hexdigest(),
             "sizes": {name: file.tell() for name, file in self.files.items()},
         }
-        write_atomically(self.temporary / "corpus.json", json.dumps(description, indent=1).encode())
+        atomic_write(self.temporary / "corpus.json", json.dumps(description, indent=1).encode())
         if self.folder.exists():
             shutil.rmtree(self.folder)
         os.replace(self.temporary, self.folder)

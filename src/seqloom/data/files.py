@@ -1,4 +1,4 @@
-"""Bytes in and out of files: plain, gzip or a pipe; lines with their numbers and offsets; atomic writes.
+"""Bytes in and out of files: plain, gzip or a pipe; lines with their numbers and offsets.
 
 Only "\\n" and "\\r\\n" end a line: a U+2028 inside a sentence is a character. Everything streams in constant memory.
 This file refuses to guess: bytes that are not UTF-8, or an archive that breaks off, are errors that say where.
@@ -7,8 +7,6 @@ This file refuses to guess: bytes that are not UTF-8, or an archive that breaks 
 from __future__ import annotations
 
 import contextlib
-import errno
-import hashlib
 import io
 import os
 import stat
@@ -21,6 +19,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from seqloom.errors import SeqloomError
+from seqloom.files import file_error
 
 CHUNK = 1 << 18
 MAX_LINE_BYTES = 64 << 20  # one line; longer ones are dropped while they are read
@@ -49,10 +48,9 @@ def resolved(path: str, base: Path | None) -> str:
     return path if path == STDIN or base is None else str(base / path)
 
 
-def file_error(path: str | Path, error: OSError, doing: str = "read") -> SeqloomError:
-    """The operating system's refusal as ours: E_DISK when the disk is full, E_FILE otherwise."""
-    code = "E_DISK" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "E_FILE"
-    return SeqloomError(code, f"cannot {doing} the file: {error.strerror or error}", where=shown(str(path)))
+def read_error(path: str, error: OSError | ValueError) -> SeqloomError:
+    """The operating system's refusal as ours. ValueError: a NUL in the path."""
+    return file_error(error if isinstance(error, OSError) else OSError(str(error)), shown(path), "read")
 
 
 # --- reading -----------------------------------------------------------------------------------------------------
@@ -66,8 +64,8 @@ def opened(path: str) -> Iterator[io.BufferedIOBase]:
         return
     try:
         stream = open(path, "rb")  # noqa: SIM115 (closed below; the errors of opening are ours, those of the body not)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        raise file_error(path, error if isinstance(error, OSError) else OSError(str(error))) from None
+    except (OSError, ValueError) as error:
+        raise read_error(path, error) from None
     with stream:
         yield stream
 
@@ -84,7 +82,7 @@ def chunks(path: str) -> Iterator[bytes]:
             while chunk := stream.read1(CHUNK):  # what is there: a person may be typing
                 yield chunk
         except OSError as error:
-            raise file_error(path, error) from None
+            raise read_error(path, error) from None
 
 
 def _gunzip(first: bytes, stream: io.BufferedIOBase, path: str) -> Iterator[bytes]:
@@ -184,34 +182,4 @@ def is_regular(path: str) -> bool:
     try:
         return stat.S_ISREG(os.stat(path).st_mode)
     except (OSError, ValueError) as error:
-        raise file_error(path, error if isinstance(error, OSError) else OSError(str(error))) from None
-
-
-def file_fingerprint(path: str) -> tuple[int, str]:
-    """Size in bytes and sha256 of a file as it lies on disk: a resumed run asks whether its data changed."""
-    digest = hashlib.sha256()
-    size = 0
-    with opened(path) as stream:
-        try:
-            while chunk := stream.read(CHUNK):
-                size += len(chunk)
-                digest.update(chunk)
-        except OSError as error:
-            raise file_error(path, error) from None
-    return size, digest.hexdigest()
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a whole file or nothing: a temporary neighbour, fsync, rename."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise file_error(path, error, "write") from None
+        raise read_error(path, error) from None

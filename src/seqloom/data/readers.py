@@ -27,7 +27,6 @@ from seqloom.data.files import (
     RawLine,
     Tally,
     decoded,
-    file_error,
     is_regular,
     opened,
     raw_lines,
@@ -35,6 +34,7 @@ from seqloom.data.files import (
     shown,
 )
 from seqloom.errors import SeqloomError
+from seqloom.files import file_error
 
 FilePath = Annotated[str, Field(min_length=1)]
 Column = Annotated[int, Field(ge=0)]
@@ -287,5 +287,5 @@ def _spooled_file(path: str, copy: Path) -> str:
             with open(copy, "wb") as out:
                 shutil.copyfileobj(stream, out)
         except OSError as error:
-            raise file_error(copy, error, "write") from None
+            raise file_error(error, copy) from None
     return str(copy)

@@ -22,8 +22,8 @@ from sentencepiece import SentencePieceProcessor
 from seqloom import config
 from seqloom.config import Table
 from seqloom.data import subwords
-from seqloom.data.files import write_atomically
 from seqloom.errors import SeqloomError
+from seqloom.files import atomic_write
 
 
 class Tokenizer(ABC):
@@ -264,7 +264,7 @@ class _Subwords(Tokenizer):
         return subwords.unescaped(piece)
 
     def save(self, folder: Path) -> None:
-        write_atomically(folder / self.file, self.model)
+        atomic_write(folder / self.file, self.model)
 
     @classmethod
     def load(cls, settings: config.Settings, folder: Path) -> Self:

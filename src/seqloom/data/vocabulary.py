@@ -13,8 +13,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from seqloom.batch import SPECIALS, UNK
-from seqloom.data.files import RawLine, Tally, decoded, raw_lines, write_atomically
+from seqloom.data.files import RawLine, Tally, decoded, raw_lines
 from seqloom.errors import SeqloomError
+from seqloom.files import atomic_write
 
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", " ": "\\s", "\ufeff": "\\b"}
 _UNESCAPES = {escape: char for char, escape in _ESCAPES.items()}
@@ -80,7 +81,7 @@ class Vocabulary:
         lines = [piece.translate(_TO_ESCAPE) for piece in self._pieces]
         if self.counts is not None:
             lines = [f"{line}\t{self.counts[piece]}" for line, piece in zip(lines, self._pieces, strict=True)]
-        write_atomically(path, "".join(line + "\n" for line in lines).encode("utf-8"))
+        atomic_write(path, "".join(line + "\n" for line in lines).encode("utf-8"))
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:

@@ -1,0 +1,53 @@
+# Two commands do everything on a machine that has only Python and make: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+INSTALL := $(PIP) install --constraint constraints.txt
+
+# Two test workers on two cores, one thread each: more threads would only fight.
+TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+WORKERS ?= 2
+
+.PHONY: demo test stories check bench docs-test format clean
+.DEFAULT_GOAL := demo
+
+demo: $(VENV)/.installed-demo  ## train and look into a pronunciation model, in about five minutes
+	$(BIN)/seqloom demo
+
+test: $(VENV)/.installed-dev  ## every test that CI runs
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests
+
+stories: $(VENV)/.installed-dev  ## the long stories alone
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) -m story tests
+
+check: $(VENV)/.installed-dev  ## style, types, the direction of imports
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.installed-dev  ## speed of training and prediction against a bare PyTorch loop
+	$(BIN)/python benchmarks/speed.py
+
+docs-test: $(VENV)/.installed-dev  ## run every command and Python block of README and docs
+	$(TEST_ENV) $(BIN)/python -m pytest tests/docs
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff check --fix src tests benchmarks
+	$(BIN)/ruff format src tests benchmarks
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+
+# Installing again is skipped while nothing changed.
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed-demo: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) --editable '.[demo,plot]'
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) --editable '.[dev]'
+	@touch $@ $(VENV)/.installed-demo
