@@ -185,24 +185,27 @@ class _BoundedLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
-# `1e-3` is a number to everyone but YAML 1.1; `yes`, `no`, `on`, `off` are words (language codes: `no` is Norwegian).
+# `1e-3` is a number to everyone but YAML 1.1; `yes`, `no`, `on`, `off` are words (language codes: `no` is Norwegian),
+# and so are dates.
+_BOOL, _FLOAT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:float"
+_NUMBER = re.compile(
+    r"^[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[0-9][0-9_]*[eE][-+]?[0-9]+|\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?"
+    r"|\.(?:inf|Inf|INF))$|^\.(?:nan|NaN|NAN)$"
+)
+_NUMBER_STARTS = list("-+0123456789.")
 _BoundedLoader.yaml_implicit_resolvers = {
-    first: [
-        (tag, pattern) for tag, pattern in resolvers if tag not in ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:float")
-    ]
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in (_BOOL, _FLOAT, "tag:yaml.org,2002:timestamp")]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_BoundedLoader.add_implicit_resolver(
-    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
-)
-_BoundedLoader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(
-        r"^(?:[-+]?(?:[0-9][0-9_]*)(?:\.[0-9_]*)?(?:[eE][-+]?[0-9]+)?|[-+]?\.[0-9_]+(?:[eE][-+]?[0-9]+)?"
-        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
-    ),
-    list("-+0123456789."),
-)
+_BoundedLoader.add_implicit_resolver(_BOOL, re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
+_BoundedLoader.add_implicit_resolver(_FLOAT, _NUMBER, _NUMBER_STARTS)
+
+
+class _Dumper(yaml.SafeDumper):
+    """SafeDumper that also quotes the words which only the loader above takes for numbers: the text "1e-3"."""
+
+
+_Dumper.add_implicit_resolver(_FLOAT, _NUMBER, _NUMBER_STARTS)
 
 
 def parse_yaml(text: str, where: str) -> object:
@@ -298,4 +301,7 @@ def _problem(item: ErrorDetails) -> str:
 
 def render_yaml(settings: Settings) -> str:
     """The effective recipe as YAML, every default written out."""
-    return yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=120)
+    text: str = yaml.dump(
+        settings.model_dump(mode="json"), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120
+    )
+    return text

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seqloom import runtime, weights
+from seqloom.api.assignments import full_keys
 from seqloom.api.model import Model
 from seqloom.bundle import Bundle, open_bundle
 from seqloom.config import override, parse_yaml
@@ -55,7 +56,7 @@ def bundle_recipe(bundle: Bundle, settings: Sequence[str] = ()) -> Recipe:
     raw = parse_yaml(bundle.recipe_text(), where)
     if not isinstance(raw, dict):
         raise SeqloomError("E_BUNDLE", "the bundle's recipe is not a mapping", where=where)
-    return recipe_from(override(raw, settings), where)
+    return recipe_from(override(raw, full_keys(raw, settings, where)), where)
 
 
 def load_codecs(recipe: Recipe, folder: Path) -> tuple[TextCodec, TextCodec]:
@@ -70,9 +71,20 @@ def save_codecs(recipe: Recipe, source: TextCodec, target: TextCodec, folder: Pa
         codec.save(folder / side)
 
 
-def load_ensemble(runs: Sequence[str | Path], *, device: str = "auto", threads: int | None = None) -> Model:
+def load_ensemble(
+    runs: Sequence[str | Path],
+    *,
+    device: str = "auto",
+    threads: int | None = None,
+    settings: Sequence[str] = (),
+    allow_nonfinite: bool = False,
+) -> Model:
     """Several runs of one vocabulary as one model: their probabilities are averaged at every step."""
-    models = [load(run, device=device, threads=threads) for run in runs]
+    if not runs:
+        raise SeqloomError("E_USAGE", "an ensemble needs at least one run")
+    models = [
+        load(run, device=device, threads=threads, settings=settings, allow_nonfinite=allow_nonfinite) for run in runs
+    ]
     first = models[0]
     for other in models[1:]:
         for side, mine, theirs in (("source", first.source, other.source), ("target", first.target, other.target)):

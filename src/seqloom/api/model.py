@@ -24,12 +24,14 @@ from seqloom.data.corpus import Pair
 from seqloom.data.sentences import split_sentences
 from seqloom.errors import SeqloomError
 from seqloom.metrics.calibration import Calibration
+from seqloom.metrics.perplexity import perplexity
 from seqloom.models.contracts import Scorer
-from seqloom.models.model import Generator
+from seqloom.models.model import Generator, shifted
 from seqloom.recipe import Recipe, parameters
 from seqloom.search.constraints import CONSTRAINTS, Constraint
 from seqloom.search.hypotheses import Hypothesis
 from seqloom.search.loop import search
+from seqloom.shapes import Nll
 
 CHUNK_LINES = 4096  # lines that are sorted by length together; bounds memory on endless input
 SENTENCES_PER_LINE = 1.2  # a run whose training lines hold more than this learned paragraphs, and gets paragraphs
@@ -50,7 +52,7 @@ class PairScore:
 
     @property
     def perplexity(self) -> float:
-        return float(np.exp(-self.log_prob / len(self.token_scores)))
+        return perplexity(-self.log_prob, len(self.token_scores))
 
 
 @dataclass
@@ -84,53 +86,63 @@ class Model:
     # --- prediction --------------------------------------------------------------------------------------------------
 
     def predict(
-        self, texts: Iterable[str], options: Options | None = None, chunk: int = CHUNK_LINES
+        self, texts: Iterable[str], options: Options | None = None, chunk: int = CHUNK_LINES, name: str = ""
     ) -> Iterator[Prediction]:
-        """One prediction per text, in order, however long the input is. Empty lines give empty answers."""
-        options = options or Options()
-        iterator = iter(texts)
-        first_line = 1
-        while lines := list(islice(iterator, chunk)):
-            yield from self._predict_lines(lines, options, first_line)
-            first_line += len(lines)
+        """One prediction per text, in order, however long the input is. Empty lines give empty answers.
 
-    def _predict_lines(self, lines: Sequence[str], options: Options, first_line: int) -> Iterator[Prediction]:
+        `chunk` lines are read before the first is answered; `name` is that of the input, for errors.
+        """
+        options = options or Options()
+        options.searching(self.recipe.search)  # what cannot be met is said before anything is read
+        iterator = enumerate(texts, start=1)
+        while lines := list(islice(iterator, chunk)):
+            yield from self._predict_lines(lines, options, name)
+
+    def refuse_long(self, texts: Iterable[str], options: Options, name: str = "") -> None:
+        """Look for sources over the recipe's maximum that `options` do not provide for, before the first answer."""
+        for number, text in enumerate(texts, start=1):
+            self._parts(text, options, _place(name, number))
+
+    def _predict_lines(self, lines: Sequence[tuple[int, str]], options: Options, name: str) -> Iterator[Prediction]:
         pieces: list[str] = []
         plans: list[list[str]] = []  # per line, the gap after each of its pieces
-        for number, line in enumerate(lines, start=first_line):
-            parts = self._parts(line, options, number)
+        for number, line in lines:
+            parts = self._parts(line, options, _place(name, number))
             pieces += [text for text, _ in parts]
             plans.append([gap for _, gap in parts])
         answers = iter(self._answers(pieces, options))
-        for line, gaps in zip(lines, plans, strict=True):
+        for (_, line), gaps in zip(lines, plans, strict=True):
             yield joined(line, list(islice(answers, len(gaps))), gaps)
 
-    def _parts(self, line: str, options: Options, number: int) -> list[tuple[str, str]]:
+    def _parts(self, line: str, options: Options, where: str) -> list[tuple[str, str]]:
         """What of a line goes to the network one by one, and the white space that follows each."""
         parts = _by_line(line)
         splits = self.splits_sentences if options.split is None else options.split
         if splits and options.n_best == 1:
             parts = [part for block, gap in parts for part in _sentences(block, gap)]
-        return [shorter for text, gap in parts for shorter in self._fitting(text, gap, options, number)]
+        fitting = [self._fitting(text, gap, options, where) for text, gap in parts]
+        if any(not shorter for shorter in fitting):  # to be skipped: the whole line, never a part of it
+            return []
+        return [part for shorter in fitting for part in shorter]
 
-    def _fitting(self, text: str, gap: str, options: Options, number: int) -> list[tuple[str, str]]:
-        """A text within the recipe's maximum as it is; a longer one as `on_long` says."""
+    def _fitting(self, text: str, gap: str, options: Options, where: str) -> list[tuple[str, str]]:
+        """A text within the recipe's maximum as it is; a longer one as `on_long` says (nothing: it is skipped)."""
         most = self.recipe.data.limits.max_source
         count = len(self.source.encode(text)) if len(text) > most // 8 else 0
         if count <= most:
             return [(text, gap)]
         if options.on_long == "skip":
-            return [("", gap)]
+            return []
         if options.on_long == "split":
             words = text.split(" ")
             if len(words) > 1:
                 half = len(words) // 2
                 halves = ((" ".join(words[:half]), " "), (" ".join(words[half:]), gap))
-                return [shorter for part, after in halves for shorter in self._fitting(part, after, options, number)]
+                return [shorter for part, after in halves for shorter in self._fitting(part, after, options, where)]
         raise SeqloomError(
             "E_LONG",
             f"a source of {count:,} tokens, the recipe's maximum is {most:,}",
-            where=f"line {number:,}",
+            where=where,
             fix="--on-long split or --on-long skip, or a larger data.limits.max_source in training",
         )
 
@@ -160,10 +172,7 @@ class Model:
 
     def search(self, sources: Sequence[np.ndarray], options: Options) -> list[list[Hypothesis]]:
         """Hypotheses for encoded sources, as one batch."""
-        try:
-            searching = options.searching(self.recipe.search)
-        except ValueError as error:
-            raise SeqloomError("E_USAGE", str(error)) from None
+        searching = options.searching(self.recipe.search)
         tokens = ended(sources).to(self.device)
         prefixes = None
         if options.prefix:
@@ -209,7 +218,8 @@ class Model:
             for hypothesis in hypotheses
         )
         confidence = self.calibration.confidence(outputs[0].log_prob, len(outputs[0].tokens))
-        return Prediction(text, outputs, confidence, unknown=list(source).count(UNK) / len(source))
+        unknown = list(source).count(UNK) / len(source)
+        return Prediction(text, outputs, confidence, unknown, length=len(source))
 
     # --- given targets -----------------------------------------------------------------------------------------------
 
@@ -232,14 +242,30 @@ class Model:
 
     @torch.inference_mode()
     def _nll(self, batch: Batch) -> list[list[float]]:
+        batch = batch.to(self.device)
         assert batch.target is not None
-        values = self.network.nll(batch.to(self.device)).cpu()
+        values = (self.network.nll(batch) if self.scorer is None else _stepped_nll(self.scorer, batch)).cpu()
         return [row[:length].tolist() for row, length in zip(values, batch.target.lengths.tolist(), strict=True)]
 
     def __repr__(self) -> str:
-        languages = self.recipe.languages
+        languages = f"{self.recipe.languages.source} -> {self.recipe.languages.target}"
         kinds = f"{kind_of(self.recipe.model.encoder)} -> {kind_of(self.recipe.model.decoder)}"
-        return f"Model({self.name!r}, {languages.source} -> {languages.target}, {kinds}, {parameters(self.network):,} parameters)"
+        return f"Model({self.name!r}, {languages}, {kinds}, {parameters(self.network):,} parameters)"
+
+
+def _place(name: str, number: int) -> str:
+    return f"{name}:{number}" if name else f"line {number:,}"
+
+
+def _stepped_nll(scorer: Scorer, batch: Batch) -> Nll:
+    """Teacher forcing of anything that search can step (an ensemble), token by token."""
+    assert batch.target is not None
+    state = scorer.start(batch.sources, 1)
+    columns = []
+    for read, wanted in zip(shifted(batch.target).ids.T, batch.target.ids.T, strict=True):
+        log_probs, state = scorer.step(read, state)  # B W
+        columns.append(-log_probs.gather(1, wanted[:, None])[:, 0])
+    return torch.stack(columns, dim=1)
 
 
 def _by_line(text: str) -> list[tuple[str, str]]:

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from seqloom.config import Kind, Settings, kind_of
-from seqloom.search.limits import Limits
+from seqloom.config import Kind, Settings, kind_of, validated
+from seqloom.errors import SeqloomError
 from seqloom.search.strategies import STRATEGIES
 from seqloom.tasks.transduce import SearchSettings
 
@@ -40,25 +40,30 @@ class Options(Settings):
         return self
 
     def searching(self, recipe: SearchSettings) -> SearchSettings:
-        """The recipe's search with these wishes applied."""
-        strategy = self.strategy or recipe.strategy
+        """The recipe's search with these wishes applied; E_USAGE where they cannot be."""
+        strategy = dict((self.strategy or recipe.strategy).model_dump(mode="json"))
         if self.beam is not None:
-            strategy = STRATEGIES.settings({"kind": "beam", **self._kept(recipe.strategy), "size": self.beam})
+            strategy = {"kind": "beam", **self._kept(recipe.strategy), "size": self.beam}
         if self.n_best > 1:
-            if kind_of(strategy) == "beam":
-                strategy = strategy.with_(n_best=self.n_best)
-            elif kind_of(strategy) == "sample":
-                strategy = strategy.with_(samples=max(self.n_best, strategy.model_dump()["samples"]))
+            if strategy["kind"] == "beam":
+                strategy["n_best"] = self.n_best
+            elif strategy["kind"] == "sample":
+                strategy["samples"] = max(self.n_best, strategy["samples"])
             else:
-                raise ValueError(f"n_best {self.n_best}: greedy search has one hypothesis; ask for a beam")
+                what = f"n_best {self.n_best}: {strategy['kind']} search has one hypothesis"
+                raise SeqloomError("E_USAGE", what, fix="ask for a beam")
         wishes = {
             "min_length": self.min_length,
             "max_length": self.max_length,
             "min_ratio": self.min_ratio,
             "max_ratio": self.max_ratio,
         }
-        limits = recipe.limits.with_(**{name: value for name, value in wishes.items() if value is not None})
-        return SearchSettings(strategy=strategy, limits=Limits.model_validate(limits))
+        limits = {**dict(recipe.limits), **{name: value for name, value in wishes.items() if value is not None}}
+        try:
+            return validated(SearchSettings, {"strategy": strategy, "limits": limits}, "search")
+        except SeqloomError as error:
+            fix = "a wider beam, or a smaller n_best" if "n_best" in error.what else ""
+            raise SeqloomError("E_USAGE", error.what.removeprefix("strategy: "), fix=fix) from None
 
     def _kept(self, strategy: Settings) -> dict[str, object]:
         """What a beam of another size keeps of the recipe's beam."""

@@ -38,6 +38,7 @@ class Prediction:
     hypotheses: tuple[Output, ...]
     confidence: float  # the calibrated probability that the answer is right
     unknown: float = 0.0  # share of the source's tokens that the model has never seen
+    length: int = 0  # of the source, in tokens
     skipped: bool = False  # an empty or over-long line that was passed over
 
     @property
@@ -99,6 +100,8 @@ def passed_over(source: str) -> Prediction:
 
 def joined(source: str, parts: list[Prediction], gaps: list[str]) -> Prediction:
     """The answers to the sentences of one line as one answer; white space between them as it was."""
+    if not parts:
+        return passed_over(source)
     if len(parts) == 1 and not gaps[0]:
         return parts[0]
     outputs = [part.best for part in parts]
@@ -113,5 +116,6 @@ def joined(source: str, parts: list[Prediction], gaps: list[str]) -> Prediction:
     confidence = 1.0
     for part in parts:
         confidence *= 1.0 if part.skipped else part.confidence
-    unknown = max((part.unknown for part in parts), default=0.0)
-    return Prediction(source, (whole,), confidence, unknown, skipped=all(part.skipped for part in parts))
+    length = sum(part.length for part in parts)
+    unknown = sum(part.unknown * part.length for part in parts) / max(1, length)
+    return Prediction(source, (whole,), confidence, unknown, length, skipped=all(part.skipped for part in parts))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
@@ -17,11 +17,23 @@ import torch
 from torch import nn
 
 from seqloom import bundle, runtime, weights
-from seqloom.api.datasets import Datasets, check_unchanged, fingerprints, merged, settled
+from seqloom.api.datasets import Datasets, check_unchanged, fingerprints, merged
+from seqloom.api.folder import (
+    DATA,
+    FINISHED,
+    METRICS,
+    RECIPE,
+    check_readable,
+    effective,
+    finished_reason,
+    is_finished,
+    located,
+    started_from,
+)
 from seqloom.api.load import load, load_codecs, save_codecs
 from seqloom.api.model import Model
 from seqloom.api.options import Options
-from seqloom.config import Plain, kind_of, read_yaml, render_yaml
+from seqloom.config import Plain, kind_of, render_yaml
 from seqloom.data.batching import TokenBatches, in_order
 from seqloom.data.codec import TextCodec
 from seqloom.data.corpus import Corpus, Counts, Pair
@@ -36,10 +48,7 @@ from seqloom.recipe import (
     Recipe,
     build_model,
     build_task,
-    load_recipe,
     parameters,
-    recipe_from,
-    same_recipe,
     start_from_vectors,
 )
 from seqloom.shapes import Tensor
@@ -74,7 +83,7 @@ class Run:
     @property
     def metrics(self) -> list[dict[str, object]]:
         """The lines of `metrics.jsonl`."""
-        text = (self.folder / "metrics.jsonl").read_text(encoding="utf-8")
+        text = (self.folder / METRICS).read_text(encoding="utf-8")
         return [json.loads(line) for line in text.splitlines()]
 
     def __repr__(self) -> str:
@@ -102,77 +111,19 @@ def train(
 ) -> Run:
     """Train a recipe in a run folder (default `runs/<recipe>`), or go on where it stopped."""
     wishes = wishes or Wishes()
-    wanted, folder = _located(recipe, run, settings)
+    wanted, folder = located(recipe, run, settings)
+    if not (folder / RECIPE).exists():
+        check_readable(wanted.data)
     with RunLock(folder):
-        effective = _effective(wanted, folder, wishes)
-        check_unchanged(effective.data, folder / "data.json", wishes.allow_data_change)
+        chosen, told = effective(wanted, folder, wishes.replace)
+        start = started_from(folder, wishes.start)
+        check_unchanged(chosen.data, folder / DATA, wishes.allow_data_change)
         if is_finished(folder):
-            wishes.tell(f"{folder} is finished")
+            wishes.tell(f"{folder} is finished already")
             return Run(folder, finished_reason(folder))
-        return _Training(effective, folder, wishes).run()
-
-
-def _located(recipe: str | Path | Recipe, run: str | Path | None, settings: Sequence[str]) -> tuple[Recipe, Path]:
-    if isinstance(recipe, Recipe):
-        if run is None:
-            raise SeqloomError("E_USAGE", "a recipe without a file needs a run folder", fix="train(recipe, run=...)")
-        return recipe, Path(run)
-    path = Path(recipe)
-    if path.is_dir():  # a run folder: resume it
-        if not (path / "recipe.yaml").exists():
-            raise SeqloomError("E_FILE", "no recipe.yaml here", where=str(path), fix="give a recipe or a run folder")
-        return load_recipe(path / "recipe.yaml", settings), path
-    return load_recipe(path, settings), Path(run) if run is not None else Path("runs") / path.stem
-
-
-def _effective(wanted: Recipe, folder: Path, wishes: Wishes) -> Recipe:
-    """The recipe with every choice made that is made at the start; the stored one when the run goes on."""
-    stored_at = folder / "recipe.yaml"
-    stored = recipe_from(read_yaml(stored_at), str(stored_at)) if stored_at.exists() else None
-    known = None if wishes.replace else stored
-    recipe = _settled(wanted, known, folder)
-    if stored is not None and (differences := same_recipe(stored, recipe)):
-        if not wishes.replace:
-            shown = "; ".join(differences[:5]) + (f"; and {len(differences) - 5} more" if len(differences) > 5 else "")
-            fix = "choose another --run, or --replace to begin anew"
-            raise SeqloomError("E_RUN", f"the run folder holds another recipe: {shown}", where=str(folder), fix=fix)
-        _clear(folder)
-    atomic_write(stored_at, render_yaml(recipe).encode())
-    return recipe
-
-
-def _settled(wanted: Recipe, stored: Recipe | None, folder: Path) -> Recipe:
-    device = (
-        runtime.find_device(wanted.runtime.device).type if wanted.runtime.device == "auto" else wanted.runtime.device
-    )
-    threads = wanted.runtime.threads or (stored.runtime.threads if stored else None)
-    if threads is None:
-        runtime.apply(wanted.runtime)
-        threads = torch.get_num_threads()
-    data = wanted.data
-    if stored is not None:
-        known = stored.data.split
-        split = data.split.with_(dev=data.split.dev or known.dev, test=data.split.test or known.test)
-        data = data.with_(split=split)
-    machine = wanted.runtime.with_(device=device, threads=threads)
-    return wanted.with_(data=settled(data, folder), training=wanted.watched(), runtime=machine)
-
-
-def _clear(folder: Path) -> None:
-    import shutil
-
-    for name in ("codec", "cache", "checkpoints", "bundle"):
-        shutil.rmtree(folder / name, ignore_errors=True)
-    for name in ("metrics.jsonl", "data.json", "finished.json"):
-        (folder / name).unlink(missing_ok=True)
-
-
-def is_finished(folder: Path) -> bool:
-    return (folder / "finished.json").exists()
-
-
-def finished_reason(folder: Path) -> str:
-    return str(json.loads((folder / "finished.json").read_text())["reason"])
+        for line in told:
+            wishes.tell(line)
+        return _Training(chosen, folder, replace(wishes, start=start)).run()
 
 
 class _Training:
@@ -204,6 +155,7 @@ class _Training:
         recipe, train = self.recipe, self.datasets.train
         if self.wishes.start is not None:
             first = load(self.wishes.start)
+            _check_same_text(recipe, first.recipe, self.wishes.start)
             return first.source, first.target
         seed = recipe.runtime.seed
         if recipe.model.shared:
@@ -235,7 +187,7 @@ class _Training:
 
     def _network(self) -> Generator:
         network = build_model(self.recipe, self.source, self.target)
-        if self.wishes.start is not None:
+        if self.wishes.start is not None and checkpoints.last(self.folder) is None:
             weights.restore(network, weights.of_model(load(self.wishes.start).network), str(self.wishes.start))
         for side, share in start_from_vectors(self.recipe, network, self.source, self.target).items():
             self.wishes.tell(f"{side} vectors: {share:.1%} of the vocabulary found")
@@ -276,7 +228,7 @@ class _Training:
     def _listen(self, events: Iterator[Event]) -> str:
         keep = max(2, self.recipe.training.average or 0)
         with ExitStack() as stack:
-            log = stack.enter_context(JsonLines(self.folder / "metrics.jsonl"))
+            log = stack.enter_context(JsonLines(self.folder / METRICS))
             board = [TensorBoard(self.folder / "board")] if TensorBoard.available() else []
             observers: list[Observer] = [log, *board, CheckpointKeeper(self.folder, keep), *self.wishes.observers]
             reason = "interrupted"
@@ -284,7 +236,7 @@ class _Training:
                 for observer in observers:
                     observer(event)
                 if isinstance(event, Checkpoint) and event.best:
-                    self._write_bundle(weights.of_model(self.network), {})
+                    self._write_bundle(event.snapshot().weights(), {})
                 if isinstance(event, Finished):
                     reason = event.reason
         return reason
@@ -345,7 +297,7 @@ class _Training:
             "reason": reason,
         }
         self._write_bundle(tensors, about)
-        atomic_write(self.folder / "finished.json", json.dumps({"reason": reason}).encode())
+        atomic_write(self.folder / FINISHED, json.dumps({"reason": reason}).encode())
 
     def _best_weights(self) -> tuple[dict[str, Tensor], dict[str, Plain]]:
         """The best checkpoint, or the mean of the last ones where asked for and at least as good."""
@@ -401,9 +353,16 @@ class _Training:
         )
 
 
+def _check_same_text(recipe: Recipe, first: Recipe, start: Path) -> None:
+    """Weights go with the tokens they were trained on: a fine-tuned run uses the first one's codecs."""
+    for side, mine, theirs in (("source", recipe.source, first.source), ("target", recipe.target, first.target)):
+        if mine != theirs:
+            have, wanted = mine.model_dump(mode="json"), theirs.model_dump(mode="json")
+            what = f"{side}: {have}, but the run to begin from has {wanted}"
+            raise SeqloomError("E_RECIPE", what, where=str(start), fix=f"give `{side}` the same settings")
+
+
 def _both_sides(examples: Iterator[Example]) -> Iterator[str]:
     for example in examples:
         yield example.source
         yield example.target
-
-

@@ -1,8 +1,39 @@
-"""`seqloom average`."""
+"""`seqloom average`: the mean of a run's checkpoints as a new bundle."""
 
 from __future__ import annotations
 
+from pathlib import Path
 
-def command() -> None:
-    """(being written)"""
-    raise SystemExit(1)
+import typer
+
+from seqloom.cli import say
+
+
+def command(
+    run: Path = typer.Argument(..., metavar="RUN", help="The run whose checkpoints to average."),
+    checkpoints: list[str] = typer.Argument(None, metavar="[CHECKPOINT]...", help="Steps or names; default: all kept."),
+    last: int = typer.Option(None, help="Average the last N checkpoints."),
+    output: Path = typer.Option(None, help="Where to write the bundle; default RUN/averaged."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON document on stdout."),
+    device: str = typer.Option("auto", help="auto, cpu, cuda, cuda:1, mps."),
+    threads: int = typer.Option(None, min=1, help="CPU threads."),
+) -> None:
+    """Average checkpoints into a new bundle, and say whether that helped on the dev set."""
+    from seqloom.api.average import average_run
+    from seqloom.api.load import load
+
+    result = average_run(
+        run,
+        checkpoints or (),
+        last=last,
+        output=output,
+        load_model=lambda folder: load(folder, device=device, threads=threads),
+    )
+    if as_json:
+        say.as_json(result.as_dict())
+        return
+    rows = [[name, f"{result.before[name]:.4f}", f"{value:.4f}"] for name, value in result.after.items()]
+    say.table(f"Mean of {', '.join(result.checkpoints)}", ["dev", "run's bundle", "average"], rows)
+    verdict = "better" if result.improved else "not better"
+    say.data(f"By {result.metric} the average is {verdict}; it is in {say.shown(result.folder)}")
+    say.talk(f"next: seqloom evaluate {say.shown(result.folder)}")

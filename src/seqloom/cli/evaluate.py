@@ -1,8 +1,323 @@
-"""`seqloom evaluate`."""
+"""`seqloom evaluate`: a run or an output file against a test set, as a table, as JSON, as plots."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-def command() -> None:
-    """(being written)"""
-    raise SystemExit(1)
+import typer
+
+from seqloom.cli import say
+from seqloom.errors import SeqloomError, nearest
+
+if TYPE_CHECKING:
+    from seqloom.api.evaluate import Judge, RunEvaluation
+    from seqloom.api.model import Model
+    from seqloom.api.options import Options
+    from seqloom.data.readers import Example
+    from seqloom.metrics.evaluation import Score
+
+
+class Part(StrEnum):
+    TRAIN = "train"
+    DEV = "dev"
+    TEST = "test"
+
+
+class OnLong(StrEnum):
+    ERROR = "error"
+    SPLIT = "split"
+    SKIP = "skip"
+
+
+def command(
+    runs: list[str] = typer.Argument(None, metavar="[RUN]...", help="The run to judge; several with --ensemble."),
+    data: str = typer.Option(
+        None, help="Test pairs: a .tsv or .jsonl file (also .gz), '-', or {source: F, target: F}."
+    ),
+    source: str = typer.Option(None, help="Test sources, one per line."),
+    reference: list[str] = typer.Option(None, help="References, line by line beside the sources; repeatable."),
+    part: Part = typer.Option(Part.TEST, help="Which part of the recipe's own data to judge on."),
+    outputs: str = typer.Option(None, help="Judge this output file of any tool instead of a run."),
+    against: str = typer.Option(None, help="A second run or output file for the same test, in the same tables."),
+    metric: list[str] = typer.Option(
+        None, help="A metric: bleu, bleu:order=2, chrf, ter, meteor, exact, wer, cer, per."
+    ),
+    search: str = typer.Option(None, help="Searches to compare, such as greedy,beam=5."),
+    beam: int = typer.Option(None, help="Beam size; the recipe's search if not given."),
+    greedy: bool = typer.Option(False, "--greedy", help="Greedy search."),
+    on_long: OnLong = typer.Option(OnLong.SKIP, help="Sources over the recipe's maximum: skipped ones count as wrong."),
+    split: bool = typer.Option(None, "--split/--no-split", help="Split paragraphs into sentences, as predict does."),
+    ensemble: bool = typer.Option(False, "--ensemble", help="Judge several runs as one model."),
+    plot: Path = typer.Option(None, help="Write plots (by length, by frequency, reliability) to this folder."),
+    write_outputs: Path = typer.Option(None, help="Write the outputs to this file, one per line."),
+    fail_under: list[str] = typer.Option(
+        None, help="Exit 7 unless METRIC=VALUE is reached (error rates: not exceeded)."
+    ),
+    samples: int = typer.Option(1000, min=1, help="Bootstrap samples of the 95 % intervals."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON document on stdout."),
+    device: str = typer.Option("auto", help="auto, cpu, cuda, cuda:1, mps."),
+    threads: int = typer.Option(None, min=1, help="CPU threads."),
+) -> None:
+    """Judge a run, or an output file of any tool, with intervals and breakdowns."""
+    from seqloom.api.evaluate import Judge
+    from seqloom.api.testset import chosen_examples
+
+    model = _opened(runs or [], ensemble, device, threads)
+    if model is None and outputs is None:
+        raise SeqloomError("E_USAGE", "nothing to judge", fix="give a RUN, or --outputs FILE with --reference FILE")
+    judge = Judge(model, metric, samples)
+    gates = [_gate(text, judge, model is not None and outputs is None) for text in fail_under or []]
+    if plot is not None:
+        _plot_folder(plot)
+    examples = chosen_examples(judge.recipe, data, source, reference or (), part.value)
+    options = _options(beam, greedy, search, on_long.value, split)
+    systems: list[RunEvaluation] = []
+    if outputs is not None:
+        systems.append(_file(judge, outputs, examples))
+    elif model is not None:
+        systems += [_run(judge, model, examples, wish) for wish in options]
+    if against is not None:
+        systems.append(_second(judge, against, examples, options[-1], (device, threads)))
+    systems = _told_apart(systems, outputs or " ".join(runs), against)
+    if write_outputs is not None:
+        _write_outputs(write_outputs, systems[0])
+    if as_json:
+        others = {"others": [system.as_dict() for system in systems[1:]]} if systems[1:] else {}
+        say.as_json({**systems[0].as_dict(), **others})
+    else:
+        print_report(systems)
+    if plot is not None:
+        _draw(systems, plot)
+    _keep(gates, systems[0])
+
+
+# --- what is asked for ---------------------------------------------------------------------------------------------
+
+
+def _opened(runs: list[str], ensemble: bool, device: str, threads: int | None) -> Model | None:
+    from seqloom.api.load import load, load_ensemble
+
+    if ensemble:
+        return load_ensemble(runs, device=device, threads=threads)
+    if len(runs) > 1:
+        fix = "--ensemble judges them as one, --against RUN beside each other, 'seqloom compare A B' which is better"
+        raise SeqloomError("E_USAGE", f"{len(runs)} runs", fix=fix)
+    return load(runs[0], device=device, threads=threads) if runs else None
+
+
+def _options(beam: int | None, greedy: bool, search: str | None, on_long: str, split: bool | None) -> list[Options]:
+    """One for each search to try."""
+    from seqloom.api.options import Options
+    from seqloom.config import validated
+
+    if (beam is not None) + greedy + (search is not None) > 1:
+        raise SeqloomError("E_USAGE", "--beam, --greedy and --search all choose the search", fix="give one of them")
+    wishes = [f"beam={beam}"] if beam is not None else ["greedy"] if greedy else (search or "recipe").split(",")
+    found = []
+    for wish in wishes:
+        kind, _, size = wish.strip().partition("=")
+        if kind not in ("recipe", "greedy", "beam") or (kind == "beam" and not size.lstrip("-").isdecimal()):
+            fix = "such as greedy,beam=5"
+            raise SeqloomError("E_USAGE", f"not a search: {wish!r}{nearest(kind, ['greedy', 'beam'])}", fix=fix)
+        chosen = {"greedy": {"strategy": "greedy"}, "beam": {"beam": size}}.get(kind, {})
+        found.append(validated(Options, {**chosen, "on_long": on_long, "split": split}, "--search"))
+    return found
+
+
+def _gate(text: str, judge: Judge, has_perplexity: bool) -> tuple[str, float]:
+    """`bleu=20`: the metric, by kind or by name, and the value to reach."""
+    word, _, value = text.partition("=")
+    known = {word.lower(): word for word in judge.metrics}
+    known |= {metric.name.lower(): word for word, metric in judge.metrics.items()}
+    known |= {"perplexity": "perplexity"} if has_perplexity else {}
+    if word.strip().lower() not in known:
+        what = f"--fail-under {text}: {word!r} is not measured{nearest(word, known)}"
+        raise SeqloomError("E_USAGE", what, fix=f"measured: {', '.join(dict.fromkeys(known.values()))}")
+    try:
+        return known[word.strip().lower()], float(value)
+    except ValueError:
+        raise SeqloomError("E_USAGE", f"--fail-under {text}: not of the form METRIC=VALUE", fix="bleu=20") from None
+
+
+def _keep(gates: list[tuple[str, float]], system: RunEvaluation) -> None:
+    """E_QUALITY names every gate that was missed."""
+    missed = []
+    for word, wanted in gates:
+        higher = word != "perplexity" and system.scores[word].higher_is_better
+        value = system.perplexity if word == "perplexity" else system[word]
+        assert value is not None, "perplexity is a gate only where a model was judged"
+        if not (value >= wanted if higher else value <= wanted):
+            missed.append(f"{word} {value:.2f} is {'under' if higher else 'over'} {wanted:g}")
+    if missed:
+        raise SeqloomError("E_QUALITY", "the quality gate was missed: " + ", ".join(missed), where=system.name)
+
+
+# --- the systems ---------------------------------------------------------------------------------------------------
+
+
+def _run(judge: Judge, model: Model, examples: list[Example], options: Options) -> RunEvaluation:
+    from seqloom.api.testset import prepared
+
+    return judge.run(model, prepared(examples, judge.recipe), options)
+
+
+def _file(judge: Judge, path: str, examples: list[Example]) -> RunEvaluation:
+    from seqloom.api.testset import aligned, read_outputs
+
+    lines, items = aligned(read_outputs(path), examples, judge.recipe, path)
+    return judge.outputs(Path(path).name, lines, items)
+
+
+def _second(
+    judge: Judge, system: str, examples: list[Example], options: Options, machine: tuple[str, int | None]
+) -> RunEvaluation:
+    if not Path(system).is_dir():
+        return _file(judge, system, examples)
+    model = _opened([system], False, *machine)
+    assert model is not None
+    return _run(judge, model, examples, options)
+
+
+def _told_apart(systems: list[RunEvaluation], first: str, second: str | None) -> list[RunEvaluation]:
+    """Names that differ: by what was typed where short names are equal, by the search where one run tried several."""
+    if second is not None and systems[-1].name == systems[0].name:
+        systems = [*(replace(system, name=first) for system in systems[:-1]), replace(systems[-1], name=second)]
+    names = [system.name for system in systems]
+    found = []
+    for system in systems:
+        several = names.count(system.name) > 1 and system.decoding is not None
+        found.append(replace(system, name=f"{system.name}, {system.decoding.search}") if several else system)  # type: ignore[union-attr]
+    return found
+
+
+def _write_outputs(path: Path, system: RunEvaluation) -> None:
+    from seqloom.files import atomic_write
+
+    if str(path) == "-":
+        raise SeqloomError("E_USAGE", "stdout holds the report", fix="name a file, or use 'seqloom predict'")
+    lines = [output.replace("\r\n", " ").replace("\n", " ") for output in system.outputs]  # lines in are lines out
+    atomic_write(path, "".join(line + "\n" for line in lines).encode("utf-8"))
+
+
+# --- tables --------------------------------------------------------------------------------------------------------
+
+
+def print_report(systems: list[RunEvaluation]) -> None:
+    """Everything a person wants to know about one system, or about several side by side."""
+    _print_scores(systems)
+    for word, score in systems[0].scores.items():
+        _print_lengths(systems, word, score)
+    _print_frequencies(systems)
+    for system in systems:
+        _print_decoding(system, several=len(systems) > 1)
+
+
+def _print_scores(systems: list[RunEvaluation]) -> None:
+    several = len(systems) > 1
+    rows: list[list[object]] = []
+    for word in systems[0].scores:
+        for system in systems:
+            score = system.scores[word]
+            interval = f"{score.interval.low:.2f} to {score.interval.high:.2f}"
+            name = [score.name, system.name] if several else [score.name]
+            rows.append([*name, f"{score.value:.2f}", interval, "higher" if score.higher_is_better else "lower"])
+    for system in systems:
+        if system.perplexity is not None:
+            name = ["perplexity", system.name] if several else ["perplexity"]
+            rows.append([*name, f"{system.perplexity:.2f}", "", "lower"])
+    title = f"{' against '.join(system.name for system in systems)}: {systems[0].sentences:,} sentences"
+    signatures = [f"{score.name}  {score.signature}" for score in systems[0].scores.values()]
+    columns = ["metric", *(["system"] if several else []), "value", "95 % interval", "better"]
+    say.table(title, columns, rows, signatures)
+
+
+def _print_lengths(systems: list[RunEvaluation], word: str, score: Score) -> None:
+    series = [
+        {bucket.label: bucket for bucket in system.evaluation.by_length.get(score.name, ())} for system in systems
+    ]
+    if not any(series):
+        return
+    known = {label: bucket for buckets in series for label, bucket in buckets.items()}
+    labels = sorted(known, key=lambda label: known[label].low)
+    rows: list[list[object]] = []
+    for label in labels:
+        cells = [str(buckets[label].interval) if label in buckets else "" for buckets in series]
+        rows.append([label, f"{known[label].count:,}", *cells])
+    names = [system.name for system in systems] if len(systems) > 1 else [score.name]
+    print()
+    say.table(f"{score.name} by source length ({systems[0].length_unit})", ["length", "sentences", *names], rows)
+
+
+def _print_frequencies(systems: list[RunEvaluation]) -> None:
+    """F1 of words by how often training saw them; with precision and recall where one system has the table alone."""
+    known = [(system.name, system.by_frequency) for system in systems if system.by_frequency is not None]
+    if not known:
+        return
+    several = len(known) > 1
+    rows: list[list[object]] = []
+    for place, first in enumerate(known[0][1]):
+        if not any(series[place].wanted or series[place].produced for _, series in known):
+            continue
+        f1 = [f"{series[place].f1:.1f}" for _, series in known]
+        more = [] if several else [f"{first.produced:,}", f"{first.precision:.1f}", f"{first.recall:.1f}"]
+        rows.append([first.label, f"{first.wanted:,}", *more, *f1])
+    names = [f"F1 {name}" for name, _ in known] if several else ["produced", "precision %", "recall %", "F1 %"]
+    print()
+    say.table("Words by how often training saw them", ["times seen", "wanted", *names], rows)
+
+
+def _print_decoding(system: RunEvaluation, several: bool) -> None:
+    told = system.decoding
+    if told is None:
+        return
+    of = f" of {system.name}" if several else ""
+    rows = [
+        [f"{row.low:.1f} to {row.high:.1f}", f"{row.count:,}", f"{row.confidence:.1%}", f"{row.accuracy:.1%}"]
+        for row in told.confidence.bins
+    ]
+    notes = [
+        f"Expected calibration error {told.confidence.ece:.1%}; {told.confidence.right:.1%} of the outputs are right "
+        f"({told.confidence.criterion}), {told.confidence.mean:.1%} were promised.",
+        "",
+        f"{told.search.capitalize()}: {told.seconds:.1f} s, {told.sentences_per_second:,.1f} sentences/s, "
+        f"{told.tokens_per_second:,.0f} target tokens/s; {told.truncated:,} outputs cut off at the length limit; "
+        f"{told.skipped:,} sources skipped; {told.unknown:.2%} of the source tokens unknown.",
+    ]
+    print()
+    say.table(f"Confidence{of}: promised and true", ["confidence", "outputs", "promised", "right"], rows, notes)
+
+
+# --- plots ---------------------------------------------------------------------------------------------------------
+
+
+def _plot_folder(folder: Path) -> None:
+    """Make it now: a folder that cannot be written is no news for the end."""
+    from seqloom.files import file_error
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise file_error(error, folder, "make the folder") from None
+
+
+def _draw(systems: list[RunEvaluation], folder: Path) -> None:
+    from seqloom.metrics.plots import plot_by_length, plot_frequency, plot_reliability
+
+    written = []
+    for word, score in systems[0].scores.items():
+        series = {system.name: system.evaluation.by_length.get(score.name, ()) for system in systems}
+        if any(series.values()):
+            written.append(folder / f"by-length-{word}.png")
+            plot_by_length(series, score.name, written[-1])
+    known = {system.name: system.by_frequency for system in systems if system.by_frequency is not None}
+    if known:
+        written.append(folder / "by-frequency.png")
+        plot_frequency(known, written[-1])
+    decoded = [(system.name, system.decoding) for system in systems if system.decoding is not None]
+    for number, (_, told) in enumerate(decoded, start=1):
+        written.append(folder / (f"reliability-{number}.png" if len(decoded) > 1 else "reliability.png"))
+        plot_reliability(told.confidence.bins, told.confidence.ece, written[-1])
+    say.talk("plots: " + ", ".join(say.shown(path) for path in written))

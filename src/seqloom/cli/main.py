@@ -6,12 +6,12 @@ Every command is one file that parses, calls `seqloom.api` and prints. Nothing h
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 
-import click
 import typer
 
 from seqloom.cli import average, check, compare, config, demo, evaluate, info, init, predict, score, train
@@ -30,6 +30,10 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "config": config.command,
     "info": info.command,
 }
+
+# The base of what typer raises for a command line it cannot obey. Older typers take it from click, newer ones carry a
+# copy of click of their own: this way round we catch whichever it is.
+UsageProblem: type[Exception] = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
     name="seqloom",
@@ -62,6 +66,9 @@ def _options(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
+        if isinstance(stream, io.TextIOWrapper):  # whatever the locale: what we write is UTF-8, and file names survive
+            stream.reconfigure(encoding="utf-8", errors=errors)
     sys.exit(run(given))
 
 
@@ -74,48 +81,66 @@ def run(arguments: Sequence[str]) -> int:
         code = app(args=given, prog_name="seqloom", standalone_mode=False)
         sys.stdout.flush()
         return int(code) if isinstance(code, int) else 0
-    except SeqloomError as error:
-        return _refused(error, debug)
-    except click.exceptions.Exit as stop:
+    except typer.Exit as stop:
         return stop.exit_code
-    except click.exceptions.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except click.ClickException as error:
-        return _refused(_usage(error), debug)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:  # the reader went away (`| head`): not an error of anyone's
-        _silence_stdout()
-        return 0
-    except SystemExit as stop:
+    except (BrokenPipeError, SystemExit) as stop:
+        if isinstance(stop, BrokenPipeError) or isinstance(stop.__context__, BrokenPipeError):  # click makes it an exit
+            _silence_stdout()
+            return 0  # the reader went away (`| head`): not an error of anyone's
         return stop.code if isinstance(stop.code, int) else 1
-    except MemoryError:
-        return _refused(SeqloomError("E_MEMORY", "out of memory", fix="use smaller batches"), debug)
     except Exception as error:
         if debug:
             traceback.print_exc()
-        what = f"{type(error).__name__}: {error}"
-        return _refused(SeqloomError("E_INTERNAL", what, fix="--debug shows where; please report it"), False)
+        refusal = _refusal(error)
+        print(refusal.line, file=sys.stderr)
+        return refusal.exit_code
 
 
-def _usage(error: click.ClickException) -> SeqloomError:
+def _refusal(error: Exception) -> SeqloomError:
+    """Any error as one of ours."""
+    if isinstance(error, SeqloomError):
+        return error
+    if isinstance(error, UsageProblem):
+        return _usage(error)
+    if isinstance(error, MemoryError):
+        return SeqloomError("E_MEMORY", "out of memory", fix="use smaller batches")
+    if isinstance(error, OSError):
+        if error.filename is None:  # of no file that we opened: stdout
+            _silence_stdout()
+        return _of_the_system(error)
+    fix = "--debug shows where; please report it"
+    return SeqloomError("E_INTERNAL", f"{type(error).__name__}: {error}", fix=fix)
+
+
+def _of_the_system(error: OSError) -> SeqloomError:
+    from pathlib import Path
+
+    from seqloom.files import file_error
+
+    return file_error(error, Path(error.filename if isinstance(error.filename, str) else "<stdout>"), "read or write")
+
+
+def _usage(error: Exception) -> SeqloomError:
     """click's complaint as ours, with the nearest command or option."""
-    message = error.format_message().rstrip(".")
+    message = str(getattr(error, "message", "")) or str(error)
+    context: typer.Context | None = getattr(error, "ctx", None)
+    given = str(getattr(error, "option_name", ""))
     if message.startswith("No such command"):
         wrong = message.split("'")[1] if "'" in message else ""
-        message += nearest(wrong, COMMANDS)
-    context = getattr(error, "ctx", None)
+        message = f"no such command: {wrong!r}{nearest(wrong, COMMANDS)}"
+    elif message.startswith("No such option") and context is not None:
+        known = [name for parameter in context.command.params for name in parameter.opts if name.startswith("-")]
+        message = f"no such option: {given}{nearest(given, known)}"
+    else:
+        formatted: Callable[[], str] = getattr(error, "format_message", lambda: message)
+        message = formatted().strip().rstrip(".")
+        message = message[:1].lower() + message[1:]
     command = context.command_path if context is not None else "seqloom"
     return SeqloomError("E_USAGE", message, fix=f"'{command} --help' shows how")
 
 
-def _refused(error: SeqloomError, debug: bool) -> int:
-    if debug:
-        traceback.print_exc()
-    print(error.line, file=sys.stderr)
-    return error.exit_code
-
-
 def _silence_stdout() -> None:
-    """Keep the interpreter's last flush from complaining about the closed pipe."""
+    """Keep the interpreter's last flush from complaining about the closed pipe or the full disk."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,8 +1,61 @@
-"""`seqloom score`."""
+"""`seqloom score`: log-probabilities of given pairs, in order."""
 
 from __future__ import annotations
 
+import json
+import math
 
-def command() -> None:
-    """(being written)"""
-    raise SystemExit(1)
+import typer
+
+from seqloom.cli import say
+from seqloom.errors import SeqloomError
+
+
+def command(
+    run: str = typer.Argument(..., metavar="RUN", help="The run whose opinion is asked."),
+    pairs: str = typer.Argument(None, metavar="[FILE]", help="Pairs: .tsv, .jsonl (also .gz), or '-' for stdin."),
+    source: str = typer.Option(None, help="Sources, one per line (with --target)."),
+    target: str = typer.Option(None, help="Targets, line by line beside the sources."),
+    tokens: bool = typer.Option(False, "--tokens", help="One line per target token: pair, token, log-probability."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object per pair, with every token."),
+    device: str = typer.Option("auto", help="auto, cpu, cuda, cuda:1, mps."),
+    threads: int = typer.Option(None, min=1, help="CPU threads."),
+) -> None:
+    """Print log P(target given source) and the perplexity per token, one line per pair."""
+    from seqloom.api.load import load
+    from seqloom.api.score import ScoreTotal, score_examples
+    from seqloom.data.readers import dataset_settings, read
+
+    if (source is None) != (target is None) or (source is not None and pairs is not None):
+        raise SeqloomError("E_USAGE", "pairs are one FILE, or --source FILE --target FILE")
+    if tokens and as_json:
+        raise SeqloomError("E_USAGE", "--json holds every token already", fix="leave out --tokens")
+    model = load(run, device=device, threads=threads)
+    given = {"source": source, "target": target} if source is not None else pairs or "-"
+    total = ScoreTotal()
+    for score in score_examples(model, read(dataset_settings(given))):
+        total.add(score)
+        if as_json:
+            record = {
+                "source": score.source,
+                "target": score.target,
+                "log_prob": score.log_prob,
+                "perplexity": score.perplexity if math.isfinite(score.perplexity) else None,
+                "tokens": score.tokens,
+                "token_scores": score.token_scores,
+            }
+            say.data(json.dumps(record, ensure_ascii=False, allow_nan=False))
+        elif tokens:
+            for token, value in zip(score.tokens, score.token_scores, strict=True):
+                say.data(f"{total.pairs}\t{_shown(token)}\t{value:.6f}")
+        else:
+            say.data(f"{score.log_prob:.6f}\t{score.perplexity:.6g}")
+    say.talk(
+        f"{total.pairs:,} pairs, {total.tokens:,} tokens (ends included): log-probability {total.log_prob:.4f}, "
+        f"{total.log_prob / max(1, total.tokens):.4f} per token, perplexity {total.perplexity:.4f}"
+    )
+
+
+def _shown(token: str) -> str:
+    """A token that stays in its column."""
+    return token.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")

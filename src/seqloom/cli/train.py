@@ -1,8 +1,159 @@
-"""`seqloom train`."""
+"""`seqloom train RECIPE`: train it, go on with it, or say that it is finished; several runs with --seeds or sweeps."""
 
 from __future__ import annotations
 
+import shlex
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-def command() -> None:
-    """(being written)"""
-    raise SystemExit(1)
+import typer
+
+from seqloom.cli import say
+from seqloom.errors import INTERRUPTED, PREEMPTED, SeqloomError
+
+if TYPE_CHECKING:
+    from seqloom.api.many import Many
+    from seqloom.api.train import Run
+
+STOPPED = {"preempted": PREEMPTED, "interrupted": INTERRUPTED}
+DATA_SUFFIXES = (".tsv", ".jsonl", ".csv", ".txt", ".gz")
+
+
+def command(
+    recipe: Path | None = typer.Argument(None, metavar="RECIPE|RUN", help="A recipe, or a run folder to go on with."),
+    run: Path | None = typer.Option(None, "--run", "-r", help="The run folder; runs/RECIPE by default."),
+    settings: list[str] = typer.Option(
+        [], "--set", metavar="KEY=VALUE", help="Change a key of the recipe; KEY=A,B,C trains one run for each value."
+    ),
+    seeds: str | None = typer.Option(None, "--seeds", metavar="1-5", help="One run per seed, and their mean."),
+    start: Path | None = typer.Option(None, "--from", metavar="RUN", help="Begin with this run's weights (fine-tune)."),
+    replace: bool = typer.Option(False, "--replace", help="Begin anew: drop what the run folder holds."),
+    allow_data_change: bool = typer.Option(False, "--allow-data-change", help="Go on although the data changed."),
+    grace: float = typer.Option(30.0, "--grace", min=0.1, help="Seconds to finish and save in after SIGTERM."),
+    device: str | None = typer.Option(None, "--device", help="auto, cpu, cuda or cuda:N."),
+    threads: int | None = typer.Option(None, "--threads", min=1, help="CPU threads."),
+    quiet: bool = typer.Option(False, "--quiet", "-q", help="No talk and no progress."),
+    as_json: bool = typer.Option(False, "--json", help="Report the result as JSON on stdout."),
+) -> None:
+    """Train a recipe; the same command goes on where it stopped."""
+    path, run = _what_to_train(recipe, run, start)
+    _peek(path)
+    assignments = [*settings]
+    assignments += [f"runtime.device={device}"] if device is not None else []
+    assignments += [f"runtime.threads={threads}"] if threads is not None else []
+
+    from seqloom.api.many import is_sweep, parse_seeds, train_many
+    from seqloom.api.train import Wishes, train
+    from seqloom.training.console import Console
+    from seqloom.training.signals import Signals
+
+    numbers = parse_seeds(seeds) if seeds is not None else []
+    with ExitStack() as stack:
+        stop = stack.enter_context(Signals(grace))
+
+        def wishes(label: str) -> Wishes:
+            """A fresh console for each run, stopped whatever happens."""
+            observers = () if quiet else (stack.enter_context(Console()),)
+            tell = (lambda line: None) if quiet else say.talk
+            return Wishes(observers, stop, tell, allow_data_change, start, replace)
+
+        if numbers or any(map(is_sweep, assignments)):
+            if path.is_dir():
+                raise SeqloomError("E_USAGE", "several runs begin from a recipe, not from a run", where=str(path))
+            _say_many(train_many(path, run, _full_keys(path, assignments), numbers, wishes), as_json, quiet)
+        else:
+            _say_one(train(path, run, assignments, wishes("")), as_json, quiet)
+
+
+def _what_to_train(recipe: Path | None, run: Path | None, start: Path | None) -> tuple[Path, Path | None]:
+    """The recipe or run to train. `--from RUN` alone trains that run's own recipe, beside it."""
+    if recipe is not None:
+        if recipe.suffix in DATA_SUFFIXES:
+            fix = f"seqloom init {shlex.quote(str(recipe))}"
+            raise SeqloomError("E_USAGE", "this looks like data, not like a recipe", where=str(recipe), fix=fix)
+        return recipe, run
+    if start is None:
+        raise SeqloomError(
+            "E_USAGE", "no recipe given", fix="seqloom train recipe.yaml; 'seqloom init DATA' writes one"
+        )
+    if run is None:
+        raise SeqloomError("E_USAGE", "--from without a recipe needs a folder for the new run", fix="add --run DIR")
+    for name in ("bundle/recipe.yaml", "recipe.yaml"):
+        if (start / name).is_file():
+            return start / name, run
+    raise SeqloomError("E_FILE", "no run to begin from", where=str(start), fix="give the folder of a trained run")
+
+
+def _peek(path: Path) -> None:
+    """Read the recipe under its limits before anything heavy is imported: a hostile one costs nothing."""
+    from seqloom.config import read_yaml
+
+    file = path / "recipe.yaml" if path.is_dir() else path
+    if file.is_file() or not file.exists():  # a pipe is read only once, later
+        if path.is_dir() and not file.exists():
+            fix = "give a recipe, or the folder of a run"
+            raise SeqloomError("E_FILE", "no recipe.yaml in this folder", where=str(path), fix=fix)
+        read_yaml(file)
+
+
+def _full_keys(path: Path, assignments: list[str]) -> list[str]:
+    from seqloom.api.assignments import full_keys
+    from seqloom.config import read_yaml
+
+    return full_keys(read_yaml(path), assignments, str(path))
+
+
+# --- the end -----------------------------------------------------------------------------------------------------
+
+
+def _say_one(run: Run, as_json: bool, quiet: bool) -> None:
+    """The run folder on stdout, what to do next on stderr, and the exit code."""
+    reason = run.reason or "interrupted"
+    folder = shlex.quote(say.shown(run.folder.absolute()))
+    values = _validation(run.bundle) if reason not in STOPPED else {}
+    if as_json:
+        say.as_json({"run": str(run.folder), "reason": reason, "finished": reason not in STOPPED, "validation": values})
+    else:
+        say.data(str(run.folder))
+    if reason in STOPPED:
+        if not quiet:
+            say.talk(f"saved; to go on:\n  seqloom train {folder}")
+        raise typer.Exit(STOPPED[reason])
+    if not quiet:
+        say.talk("validation: " + ", ".join(f"{name} {value:.4g}" for name, value in values.items()))
+        say.talk("next:")
+        for line in (f'predict {folder} --text "..."', f"evaluate {folder}", f"info {folder}"):
+            say.talk(f"  seqloom {line}")
+
+
+def _validation(bundle: Path) -> dict[str, float]:
+    from seqloom.bundle import open_bundle
+
+    found = open_bundle(bundle).about.get("validation")
+    return {str(name): float(value) for name, value in found.items()} if isinstance(found, dict) else {}
+
+
+def _say_many(many: Many, as_json: bool, quiet: bool) -> None:
+    if as_json:
+        say.as_json(many.as_dict())
+    else:
+        names = list(dict.fromkeys(name for outcome in many.outcomes for name in outcome.values))
+        rows: list[list[object]] = []
+        for outcome in many.outcomes:
+            values = [f"{outcome.values[name]:.4g}" if name in outcome.values else "-" for name in names]
+            rows.append([outcome.label, outcome.reason, *values])
+        for family in many.families:
+            if len(family.members) > 1:
+                rows.append([family.name or "mean", "", *(str(family.values.get(name, "-")) for name in names)])
+        best = [f"best by {many.metric}: {many.best}"] if many.best else []
+        say.table(
+            f"{len(many.outcomes)} runs in {say.shown(many.folder.absolute())}", ["run", "end", *names], rows, best
+        )
+    if not quiet:
+        for command_line in (family.ensemble for family in many.families if family.ensemble):
+            say.talk(f"all seeds as one model:\n  {command_line}")
+    if many.reason in STOPPED:
+        if not quiet:
+            say.talk("saved; the same command goes on")
+        raise typer.Exit(STOPPED[many.reason])

@@ -54,4 +54,4 @@ def _is_abbreviation(sentence: str) -> bool:
         return False
     words = sentence[:-1].split()
     word = words[-1].lstrip("\"'“‘«([") if words else ""
-    return word.lower() in _ABBREVIATIONS or (len(word) == 1 and word.isalpha() and word != "I")
+    return word.lower() in _ABBREVIATIONS or (len(word) == 1 and word.isupper() and word != "I")

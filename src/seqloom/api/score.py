@@ -1,0 +1,59 @@
+"""Log-probabilities of given pairs: how likely a model finds targets that somebody else wrote.
+
+Pairs stream through in chunks; a pair over the recipe's limits is refused with its line, never cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from seqloom.api.model import CHUNK_LINES, Model, PairScore
+from seqloom.data.readers import Example
+from seqloom.errors import SeqloomError
+from seqloom.metrics.perplexity import perplexity
+
+
+@dataclass
+class ScoreTotal:
+    """Sums over the pairs scored so far."""
+
+    pairs: int = 0
+    tokens: int = 0  # the end of each target included
+    log_prob: float = 0.0
+
+    def add(self, score: PairScore) -> None:
+        self.pairs += 1
+        self.tokens += len(score.token_scores)
+        self.log_prob += score.log_prob
+
+    @property
+    def perplexity(self) -> float:
+        return perplexity(-self.log_prob, self.tokens)
+
+
+def score_examples(model: Model, examples: Iterable[Example], chunk: int = CHUNK_LINES) -> Iterator[PairScore]:
+    """log P(target given source) of each example's first reference, in order, however long the input is."""
+    iterator = iter(examples)
+    while batch := list(islice(iterator, chunk)):
+        for example in batch:
+            _check_length(model, example)
+        yield from model.score((example.source, example.target) for example in batch)
+
+
+def _check_length(model: Model, example: Example) -> None:
+    limits = model.recipe.data.limits
+    sides = (
+        ("source", model.source, example.source, limits.max_source),
+        ("target", model.target, example.target, limits.max_target),
+    )
+    for side, codec, text, most in sides:
+        count = len(codec.tokens(text)) if len(text) > most // 8 else 0  # bytes: a character is at most 4 tokens
+        if count > most:
+            raise SeqloomError(
+                "E_LONG",
+                f"a {side} of {count:,} tokens, the recipe's maximum is {most:,}",
+                where=example.where,
+                fix=f"shorten the pair, or train with a larger data.limits.max_{side}",
+            )

@@ -1,0 +1,194 @@
+"""Corruption of token sequences: what each kind may touch, how often, and that a seed repeats it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seqloom.batch import EOS, MASK, SPECIALS, UNK, Tokens
+from seqloom.config import validated
+from seqloom.errors import SeqloomError
+from seqloom.tasks.noise import Noise, dropped, edited, noisy, swapped
+
+FIRST, VOCABULARY = len(SPECIALS), 5_000
+
+rows = st.lists(st.lists(st.integers(FIRST, 40), max_size=8), min_size=1, max_size=5)
+shares = st.sampled_from([0.0, 0.1, 0.5, 1.0])
+quick = settings(max_examples=60, deadline=None)
+
+
+def ended(sequences: list[list[int]]) -> Tokens:
+    """Rows that end in EOS, junk behind the mask."""
+    tokens = Tokens.pad([[*sequence, EOS] for sequence in sequences])
+    return Tokens(torch.where(tokens.mask, tokens.ids, 39), tokens.mask)
+
+
+def real(tokens: Tokens) -> list[list[int]]:
+    return [ids[mask].tolist() for ids, mask in zip(tokens.ids, tokens.mask, strict=True)]
+
+
+def many(count: int = 400, length: int = 50) -> Tokens:
+    torch.manual_seed(0)
+    return ended(torch.randint(FIRST, 40, (count, length)).tolist())
+
+
+@quick
+@given(rows, shares, shares, shares, shares, st.integers(0, 1000), st.booleans())
+def test_ends_padding_and_lengths_stay(
+    sequences: list[list[int]], drop: float, replace: float, swap: float, mask: float, seed: int, remove: bool
+) -> None:
+    tokens = ended(sequences)
+    before = Tokens(tokens.ids.clone(), tokens.mask.clone())
+    torch.manual_seed(seed)
+    found = noisy(tokens, Noise(drop=drop, replace=replace, swap=swap, mask=mask), VOCABULARY, remove=remove)
+    assert torch.equal(tokens.ids, before.ids)  # the caller's tensors are not written into
+    assert torch.equal(tokens.mask, before.mask)
+    assert found.ids.shape == tokens.ids.shape
+    for old, new in zip(real(tokens), real(found), strict=True):
+        assert new[-1] == EOS
+        assert EOS not in new[:-1]
+        assert len(new) == len(old) or (remove and drop and len(new) < len(old))
+        assert all(FIRST <= token < VOCABULARY or token in (UNK, MASK) for token in new[:-1])
+    if not remove:
+        assert torch.equal(found.mask, tokens.mask)
+        assert torch.equal(found.ids[~tokens.mask], tokens.ids[~tokens.mask])
+    lengths = found.mask.sum(1)
+    assert torch.equal(found.mask, torch.arange(found.mask.shape[1]) < lengths[:, None])  # padding at the end
+
+
+@quick
+@given(rows, st.integers(0, 1000), shares)
+def test_swapping_is_a_permutation_that_moves_by_one(sequences: list[list[int]], seed: int, share: float) -> None:
+    numbered = ended([[FIRST + place for place in range(len(sequence))] for sequence in sequences])
+    torch.manual_seed(seed)
+    for old, new in zip(real(numbered), real(swapped(numbered, share)), strict=True):
+        assert sorted(new) == sorted(old)
+        assert new[-1] == EOS
+        for place, token in enumerate(new[:-1]):
+            moved = token - FIRST - place
+            assert abs(moved) <= 1
+            if moved == 1:  # they changed places with each other, and nobody moved twice
+                assert new[place + 1] - FIRST == place
+
+
+@quick
+@given(rows, st.integers(0, 1000), shares)
+def test_dropping_keeps_the_order_and_the_end(sequences: list[list[int]], seed: int, share: float) -> None:
+    numbered = ended([[FIRST + place for place in range(len(sequence))] for sequence in sequences])
+    torch.manual_seed(seed)
+    for old, new in zip(real(numbered), real(dropped(numbered, share)), strict=True):
+        assert new[:-1] == sorted(set(new[:-1]))
+        assert set(new) <= set(old)
+        assert new[-1] == EOS
+        assert share < 1 or new == [EOS]
+
+
+@quick
+@given(rows, st.integers(0, 1000))
+def test_no_share_is_no_change(sequences: list[list[int]], seed: int) -> None:
+    torch.manual_seed(seed)
+    tokens = ended(sequences)
+    assert Noise().silent
+    assert noisy(tokens, Noise(), VOCABULARY, remove=True) is tokens
+    for same in (swapped(tokens, 0.0), dropped(tokens, 0.0)):
+        assert torch.equal(same.ids, tokens.ids)
+        assert torch.equal(same.mask, tokens.mask)
+
+
+@pytest.mark.parametrize("kind", ["drop", "replace", "mask"])
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_the_share_is_the_share_of_words_touched(kind: str, share: float) -> None:
+    tokens = many()
+    words = tokens.mask & (tokens.ids != EOS)
+    found = noisy(tokens, Noise.model_validate({kind: share}), VOCABULARY, remove=False)
+    touched = (found.ids != tokens.ids)[words].double().mean().item()
+    deviation = math.sqrt(share * (1 - share) / int(words.sum()))
+    assert touched == pytest.approx(share, abs=5 * deviation)
+    wanted = {"drop": UNK, "mask": MASK}.get(kind)
+    assert wanted is None or (found.ids[found.ids != tokens.ids] == wanted).all()
+
+
+def test_the_share_of_removed_and_of_swapped_words() -> None:
+    tokens = many()
+    words = int((tokens.mask & (tokens.ids != EOS)).sum())
+    removed = words + len(tokens.ids) - int(dropped(tokens, 0.3).mask.sum())
+    assert removed / words == pytest.approx(0.3, abs=0.02)
+    numbered = ended([list(range(FIRST, FIRST + 50)) for _ in range(400)])
+    moved = (swapped(numbered, 0.1).ids != numbered.ids).double().sum().item() / 2
+    # a pick right after a pick is void: q = 0.1 (1 - q), so q = 1/11 of the places swap with the next
+    assert moved / (400 * 49) == pytest.approx(1 / 11, abs=0.01)
+
+
+def test_replacements_are_words_of_the_whole_vocabulary() -> None:
+    tokens = many()
+    small = FIRST + 4
+    found = noisy(tokens, Noise(replace=1.0), small, remove=False)
+    words = tokens.mask & (tokens.ids != EOS)
+    counts = torch.bincount(found.ids[words], minlength=small)
+    assert not counts[:FIRST].any()
+    assert (counts[FIRST:] > 0.2 * int(words.sum())).all()
+
+
+def test_a_seed_repeats_the_noise_and_another_does_not() -> None:
+    tokens, everything = many(), Noise(drop=0.2, replace=0.2, swap=0.2, mask=0.2)
+
+    def drawn(seed: int) -> tuple[list[list[int]], list[list[int]]]:
+        torch.manual_seed(seed)
+        return real(noisy(tokens, everything, VOCABULARY, remove=True)), real(edited(tokens, 2.0, VOCABULARY))
+
+    assert drawn(3) == drawn(3)
+    assert drawn(3)[0] != drawn(4)[0]
+    assert drawn(3)[1] != drawn(4)[1]
+
+
+@quick
+@given(rows, st.integers(0, 1000), st.sampled_from([1e-3, 0.5, 3.0, 1e6]))
+def test_edits_replace_words_in_place(sequences: list[list[int]], seed: int, temperature: float) -> None:
+    tokens = ended(sequences)
+    torch.manual_seed(seed)
+    found = edited(tokens, temperature, VOCABULARY)
+    words = tokens.mask & (tokens.ids != EOS)
+    assert torch.equal(found.mask, tokens.mask)
+    assert torch.equal(found.ids[~words], tokens.ids[~words])
+    assert ((found.ids[words] >= FIRST) & (found.ids[words] < VOCABULARY)).all()
+    if temperature == 1e-3:
+        assert torch.equal(found.ids, tokens.ids)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
+@pytest.mark.parametrize("length", [1, 5])
+def test_the_number_of_edits_is_exponential(temperature: float, length: int) -> None:
+    """P(n) = exp(-n / temperature) / sum, n = 0 ... T; replacements come from 100,000 words, so hardly ever agree."""
+    count = 8_000
+    tokens = ended([[*range(FIRST, FIRST + length)], [*range(FIRST, FIRST + 7)]] * count)
+    torch.manual_seed(1)
+    edits = (edited(tokens, temperature, 100_000).ids != tokens.ids).sum(1)[::2]
+    weights = torch.exp(-torch.arange(length + 1) / temperature)
+    expected = weights / weights.sum()
+    found = torch.bincount(edits, minlength=length + 1) / count
+    assert torch.allclose(found, expected, atol=5 * 0.5 / math.sqrt(count))
+
+
+def test_every_place_is_edited_as_often_as_every_other() -> None:
+    tokens = ended([[*range(FIRST, FIRST + 4)]] * 8_000)
+    torch.manual_seed(1)
+    per_place = (edited(tokens, 2.0, 100_000).ids != tokens.ids).double().mean(0)[:4]
+    assert (per_place - per_place.mean()).abs().max() < 0.03
+
+
+@pytest.mark.parametrize("kind", ["drop", "replace", "swap", "mask"])
+@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan"), float("inf"), "half"])
+def test_a_share_is_between_zero_and_one(kind: str, share: object) -> None:
+    with pytest.raises(SeqloomError, match=f"{kind}: "):
+        validated(Noise, {kind: share}, "test")
+
+
+def test_noise_on_rows_of_eos_alone_is_nothing() -> None:
+    tokens = Tokens.pad([[EOS], [EOS]])
+    everything = Noise(drop=1.0, replace=1.0, swap=1.0, mask=1.0)
+    for found in (noisy(tokens, everything, VOCABULARY, remove=True), edited(tokens, 9.0, VOCABULARY)):
+        assert real(found) == [[EOS], [EOS]]
