@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from seqloom import weights
+from seqloom import __version__, weights
 from seqloom.config import Plain
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_folder, read_bounded, recover_folder, sha256_file
@@ -74,7 +73,7 @@ def save(
             path.relative_to(new).as_posix(): {"size": path.stat().st_size, "sha256": sha256_file(path)}
             for path in named
         }
-        card = {"format": FORMAT, "seqloom": version("seqloom"), "files": files, "about": about}
+        card = {"format": FORMAT, "seqloom": __version__, "files": files, "about": about}
         (new / CARD).write_text(json.dumps(card, ensure_ascii=False, indent=1, allow_nan=False), encoding="utf-8")
 
 

@@ -205,7 +205,14 @@ class _Dumper(yaml.SafeDumper):
     """SafeDumper that also quotes the words which only the loader above takes for numbers: the text "1e-3"."""
 
 
+def _quoted(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    """Line breaks that only Unicode knows are escaped: written as they are, they would be read back as blanks."""
+    style = '"' if re.search("[\x85\u2028\u2029]", text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
 _Dumper.add_implicit_resolver(_FLOAT, _NUMBER, _NUMBER_STARTS)
+_Dumper.add_representer(str, _quoted)
 
 
 def parse_yaml(text: str, where: str) -> object:

@@ -7,7 +7,7 @@ Masks are boolean and True means real, everywhere.
 
 from __future__ import annotations
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 Ids = Int[Tensor, "B S"]
@@ -38,6 +38,7 @@ __all__ = [
     "Query",
     "RowTokens",
     "Rows",
+    "Shaped",
     "States",
     "StepLogProbs",
     "Tensor",

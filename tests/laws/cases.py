@@ -88,7 +88,7 @@ def close_trees(actual: Mapping[str, Tensor], expected: Mapping[str, Tensor]) ->
             assert torch.equal(actual[name], tensor), name
 
 
-# --- data --------------------------------------------------------------------------------------------------------
+# --- data --------------------
 
 
 def some_tokens(lengths: Iterable[int], vocabulary: int, seed: int = 1, end: bool = True) -> Tokens:
@@ -122,7 +122,7 @@ def gradients(module: nn.Module, loss: Tensor) -> dict[str, Tensor]:
     }
 
 
-# --- every entry of every table --------------------------------------------------------------------------------------
+# --- every entry of every table --------------------
 
 
 def small(table: Table[T], kind: str, **wanted: object) -> Raw:
@@ -163,7 +163,7 @@ def _table_cases() -> Iterator[Case]:
         yield Case(f"head={kind}", model(head=small(HEADS, kind)))
 
 
-# --- a covering of the options -----------------------------------------------------------------------------------------
+# --- a covering of the options --------------------
 
 Options = dict[str, object]
 

@@ -37,6 +37,7 @@ from seqloom.models.contracts import Decoder, Memory, State
 from seqloom.models.heads import HEADS
 from seqloom.models.model import Ensemble, Generator
 from seqloom.models.rnn import DECODERS, ENCODERS
+from seqloom.nn.frontends import EMBEDDINGS
 
 STEPS = 4
 FUTURE = 2  # tokens read after a state to tell it from another
@@ -65,7 +66,7 @@ def only(batch: Batch, row: int) -> Batch:
     return Batch({name: cut(source) for name, source in batch.sources.items()}, cut(batch.target))
 
 
-# --- law 1: splitting --------------------------------------------------------------------------------------------
+# --- law 1: splitting --------------------
 
 
 @every_typed_case
@@ -124,7 +125,7 @@ def test_ragged_reading_goes_on_where_each_row_ended(case: Case) -> None:
     close(features[:, 0], whole[torch.arange(len(batch)), lengths])
 
 
-# --- law 2: reorder ------------------------------------------------------------------------------------------------
+# --- law 2: reorder --------------------
 
 
 @every_typed_case
@@ -193,7 +194,7 @@ def test_a_cloned_state_is_independent_and_copy_overwrites_in_place() -> None:
     assert not any(tensor.requires_grad for tensor in clone.rows.values())
 
 
-# --- law 3: padding --------------------------------------------------------------------------------------------------
+# --- law 3: padding --------------------
 
 
 def widened(tokens: Source, junk: int, columns: int) -> Tokens:
@@ -230,9 +231,9 @@ class Listener(nn.Module):
 
     def __init__(self, case: Case, frames: int) -> None:
         super().__init__()
-        whole = build(case)
+        embedding = EMBEDDINGS.build(case.settings.target_embedding, vocabulary=TARGET_VOCABULARY)
         self.encoder = ENCODERS.build(case.settings.encoder, embedding=None, frames=frames)
-        self.decoder = DECODERS.build(case.settings.decoder, embedding=whole.target_embedding, encoder=self.encoder)
+        self.decoder = DECODERS.build(case.settings.decoder, embedding=embedding, encoder=self.encoder)
         self.head = HEADS.build(case.settings.head, features=self.decoder.width, vocabulary=TARGET_VOCABULARY)
 
     def nll(self, frames: Frames, target: Tokens) -> Tensor:
@@ -266,7 +267,7 @@ def test_nan_behind_the_mask_of_frames_changes_no_output_and_no_gradient(case: C
         close_trees(found, expected)
 
 
-# --- law 4: batch ------------------------------------------------------------------------------------------------------
+# --- law 4: batch --------------------
 
 
 @every_typed_case
@@ -306,7 +307,7 @@ def test_memory_of_a_batch_equals_each_alone(kind: str) -> None:
                     close(part[row], wanted[0])
 
 
-# --- law 5: causality -------------------------------------------------------------------------------------------------
+# --- law 5: causality --------------------
 
 
 @every_typed_case
@@ -346,7 +347,7 @@ def test_causal_self_attention_sees_only_what_was_read() -> None:
         assert torch.equal(earlier, changed) == causal
 
 
-# --- the options do something ---------------------------------------------------------------------------------------
+# --- the options do something --------------------
 
 
 @pytest.mark.parametrize("case", COVERING_CASES, ids=str)

@@ -92,7 +92,7 @@ def test_a_dot_product_of_different_widths_is_refused_with_the_way_out(kind: str
     assert refused.value.code == "E_RECIPE"
 
 
-# --- attention -------------------------------------------------------------------------------------------------------
+# --- attention --------------------
 
 
 def attention(query: int = WIDTH, memory: int = WIDTH, **raw: object) -> Attention:

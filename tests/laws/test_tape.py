@@ -109,7 +109,7 @@ def test_a_replacement_changes_what_follows_and_knows_its_step() -> None:
     assert not torch.equal(other[:, 1], plain[:, 1])
 
 
-# --- nobody listens ----------------------------------------------------------------------------------------------------
+# --- nobody listens --------------------
 
 
 def test_a_tap_without_a_tape_lets_the_very_tensor_pass_and_keeps_nothing() -> None:
@@ -155,11 +155,22 @@ def test_a_tape_is_bound_to_one_call() -> None:
         pass
 
 
-def test_a_tape_ends_with_an_error_and_is_not_heard_in_other_threads() -> None:
-    with pytest.raises(RuntimeError), Tape("x") as tape:
+def test_a_tape_ends_with_an_error() -> None:
+    tape = Tape("x")
+
+    def fail() -> None:
+        with tape:
+            raise RuntimeError("in the middle of a call")
+
+    with pytest.raises(RuntimeError, match="middle"):
+        fail()
+    tap("x", torch.ones(1))
+    assert tape.steps("x") == []
+
+
+def test_a_tape_is_not_heard_in_other_threads() -> None:
+    with Tape("x") as tape:
         worker = threading.Thread(target=tap, args=("x", torch.ones(1)))
         worker.start()
         worker.join()
-        raise RuntimeError
-    tap("x", torch.ones(1))
     assert tape.steps("x") == []

@@ -46,7 +46,7 @@ def training(case: Case = TABLE_CASES[0]) -> Generator:
     return fresh(case).train()
 
 
-# --- teacher forcing -------------------------------------------------------------------------------------------------
+# --- teacher forcing --------------------
 
 
 @every_entry
@@ -146,7 +146,7 @@ def test_evaluation_is_the_plain_nll_whatever_training_does() -> None:
     close(loss.nll, generator.nll(batch).sum().detach())
 
 
-# --- remedies --------------------------------------------------------------------------------------------------------
+# --- remedies --------------------
 
 
 class AlmostAlways(Schedule):

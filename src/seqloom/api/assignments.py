@@ -1,4 +1,9 @@
-"""Short names in `--set`: `lr=1e-3` is `training.optimiser.lr=1e-3` where no other key of the recipe ends in `lr`."""
+"""`--set` as people type it: short names, and keys below a default that the recipe does not spell out.
+
+`lr=1e-3` is `training.optimiser.lr=1e-3`, the only key of the recipe that ends in `lr`. Of several such keys the least
+deep is meant (`steps` is `training.steps`); where two are equally deep, none is. A key below a part that the recipe
+leaves to its default keeps that part's kind: `training.optimiser.lr=1e-3` changes the rate of the default optimiser.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +18,58 @@ from seqloom.recipe import Recipe, recipe_from
 def full_keys(raw: Mapping[str, object], assignments: Sequence[str], where: str) -> list[str]:
     """The assignments with their keys written out. A key that could be several is refused; an unknown one is kept,
     for the recipe's own error names it best."""
+    if not assignments:
+        return []
+    plain = [assignment for assignment in assignments if _key(assignment).split(".")[0] in Recipe.model_fields]
+    effective = _effective(raw, plain, where)
     done: list[str] = []
     for assignment in assignments:
-        key, separator, value = assignment.partition("=")
-        key = key.strip()
-        if separator and key and key.split(".")[0] not in Recipe.model_fields:
-            key = _written_out(key, raw, done, where)
-        done.append(f"{key}{separator}{value}")
+        key = _key(assignment)
+        if assignment not in plain and key:
+            key = _written_out(key, effective, where)
+        done += _kinds(key, raw, effective, done)
+        done.append(f"{key}={assignment.partition('=')[2]}" if "=" in assignment else assignment)
     return done
 
 
-def _written_out(key: str, raw: Mapping[str, object], done: Sequence[str], where: str) -> str:
-    single = [assignment for assignment in done if len(split_outside_brackets(assignment)) == 1]  # the rest: sweeps
-    recipe = recipe_from(override(raw, single), where)
-    found = [path for path in _paths(recipe.model_dump(mode="json"), "") if f".{path}".endswith(f".{key}")]
-    if len(found) > 1:
+def _key(assignment: str) -> str:
+    return assignment.partition("=")[0].strip() if "=" in assignment else ""
+
+
+def _effective(raw: Mapping[str, object], assignments: Sequence[str], where: str) -> Mapping[str, object]:
+    """The recipe as it would be, every default written out; nothing where it is wrong (which is said later)."""
+    single = [assignment for assignment in assignments if len(split_outside_brackets(assignment)) == 1]  # no sweeps
+    for tried in (single, []):
+        try:
+            return recipe_from(override(raw, tried), where).model_dump(mode="json")
+        except SeqloomError:
+            continue
+    return {}
+
+
+def _written_out(key: str, effective: Mapping[str, object], where: str) -> str:
+    found = [path for path in _paths(effective, "") if f".{path}".endswith(f".{key}")]
+    found.sort(key=lambda path: path.count("."))
+    if len(found) > 1 and found[0].count(".") == found[1].count("."):
         raise SeqloomError("E_USAGE", f"--set {key}: which one? {', '.join(found)}", where=where)
     return found[0] if found else key
+
+
+def _kinds(key: str, raw: Mapping[str, object], effective: Mapping[str, object], done: Sequence[str]) -> Iterator[str]:
+    """`a.b.kind=...` for every part above the key that only a default provides."""
+    parts = key.split(".")
+    for depth in range(1, len(parts)):
+        above = parts[:depth]
+        chosen = _at(effective, above)
+        is_given = _at(raw, above) is not None or any(_key(one).startswith(".".join(above) + ".") for one in done)
+        if not is_given and isinstance(chosen, Mapping) and "kind" in chosen and parts[depth] != "kind":
+            yield f"{'.'.join(above)}.kind={chosen['kind']}"
+
+
+def _at(tree: object, path: Sequence[str]) -> object:
+    for key in path:
+        tree = tree.get(key) if isinstance(tree, Mapping) else None
+    return tree
 
 
 def _paths(tree: Mapping[str, object], above: str) -> Iterator[str]:

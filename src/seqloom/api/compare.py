@@ -14,7 +14,17 @@ from typing import Literal
 from seqloom.api.load import load
 from seqloom.api.model import Model
 from seqloom.api.options import Options
-from seqloom.api.testset import ELSEWHERE, MetricSpec, aligned, held_out, metrics_of, prepared, read_outputs
+from seqloom.api.testset import (
+    ELSEWHERE,
+    OTHER_DATA,
+    MetricSpec,
+    aligned,
+    held_out,
+    metrics_of,
+    prepared,
+    read_outputs,
+    same_data,
+)
 from seqloom.config import Plain
 from seqloom.data.readers import Example
 from seqloom.errors import SeqloomError
@@ -183,9 +193,6 @@ def _names(a: System, b: System) -> tuple[str, str]:
 
 def _cautions(recipes: Sequence[Recipe], names: Sequence[str]) -> tuple[str, ...]:
     """What a reader of the numbers must know."""
-    if len(recipes) < 2:
+    if len(recipes) < 2 or same_data(*recipes):
         return ()
-    kept = [recipe.data.model_dump(mode="json", include={"train", "dev", "test", "split"}) for recipe in recipes]
-    if kept[0] == kept[1]:
-        return ()
-    return (f"{names[1]} was trained on other data or another split: it may have seen sentences of this test set",)
+    return (f"{names[1]} {OTHER_DATA}",)

@@ -153,7 +153,7 @@ def look_inside(model: Model, shown: list[Shown]) -> AttentionMap | None:
 
 def next_commands(demo: Demo, place: Place) -> list[tuple[str, str]]:
     """Three commands to type, and why."""
-    run, recipe, other = quote(str(place.run)), quote(str(place.recipe)), quote(str(place.folder / "another-run"))
+    run, recipe, other = quote(str(place.run)), quote(str(place.recipe)), quote(str(place.folder / "dot"))
     change = "model.decoder.attention.score=dot"
     return [
         (f"seqloom predict {run} --text {quote(demo.question)}", "ask it something of your own"),

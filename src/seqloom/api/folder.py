@@ -81,7 +81,8 @@ def effective(wanted: Recipe, folder: Path, replace: bool) -> tuple[Recipe, list
             raise SeqloomError("E_RUN", f"the run folder holds another recipe: {shown}", where=str(folder), fix=fix)
         if replace:
             clear(folder)
-    atomic_write(stored_at, render_yaml(recipe).encode())
+    if not is_finished(folder):
+        atomic_write(stored_at, render_yaml(recipe).encode())
     return recipe, [f"{line} (from here on, results may differ in the last digits)" for line in told]
 
 

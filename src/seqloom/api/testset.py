@@ -20,6 +20,7 @@ from seqloom.metrics import METRICS, Metric
 from seqloom.recipe import Recipe
 
 ELSEWHERE = "name other data: --data FILE, or --source FILE --reference FILE"
+OTHER_DATA = "was trained on other data or another split: it may have seen sentences of this test set"
 MetricSpec = str | Settings  # "bleu", "bleu:order=2,lowercase=true", or a metric's settings
 
 
@@ -85,6 +86,12 @@ def _some(examples: list[Example], where: str) -> list[Example]:
     if not examples:
         raise SeqloomError("E_EMPTY", "nothing to judge: the file is empty", where=where)
     return examples
+
+
+def same_data(one: Recipe, other: Recipe) -> bool:
+    """Whether two runs saw the same training set, and hold out the same sentences."""
+    kept = [recipe.data.model_dump(mode="json", include={"train", "dev", "test", "split"}) for recipe in (one, other)]
+    return kept[0] == kept[1]
 
 
 def has_sources(examples: Sequence[Example]) -> bool:

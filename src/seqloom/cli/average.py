@@ -11,7 +11,7 @@ from seqloom.cli import say
 
 def command(
     run: Path = typer.Argument(..., metavar="RUN", help="The run whose checkpoints to average."),
-    checkpoints: list[str] = typer.Argument(None, metavar="[CHECKPOINT]...", help="Steps or names; default: all kept."),
+    checkpoints: list[str] = typer.Argument(None, metavar="CHECKPOINT", help="Steps or names; default: all kept."),
     last: int = typer.Option(None, help="Average the last N checkpoints."),
     output: Path = typer.Option(None, help="Where to write the bundle; default RUN/averaged."),
     as_json: bool = typer.Option(False, "--json", help="One JSON document on stdout."),

@@ -33,7 +33,7 @@ class OnLong(StrEnum):
 
 
 def command(
-    runs: list[str] = typer.Argument(None, metavar="[RUN]...", help="The run to judge; several with --ensemble."),
+    runs: list[str] = typer.Argument(None, metavar="RUN", help="The run to judge; several with --ensemble."),
     data: str = typer.Option(
         None, help="Test pairs: a .tsv or .jsonl file (also .gz), '-', or {source: F, target: F}."
     ),
@@ -68,6 +68,8 @@ def command(
     model = _opened(runs or [], ensemble, device, threads)
     if model is None and outputs is None:
         raise SeqloomError("E_USAGE", "nothing to judge", fix="give a RUN, or --outputs FILE with --reference FILE")
+    if write_outputs is not None and str(write_outputs) == "-":
+        raise SeqloomError("E_USAGE", "stdout holds the report", fix="name a file, or use 'seqloom predict'")
     judge = Judge(model, metric, samples)
     gates = [_gate(text, judge, model is not None and outputs is None) for text in fail_under or []]
     if plot is not None:
@@ -174,10 +176,14 @@ def _file(judge: Judge, path: str, examples: list[Example]) -> RunEvaluation:
 def _second(
     judge: Judge, system: str, examples: list[Example], options: Options, machine: tuple[str, int | None]
 ) -> RunEvaluation:
+    from seqloom.api.testset import OTHER_DATA, same_data
+
     if not Path(system).is_dir():
         return _file(judge, system, examples)
     model = _opened([system], False, *machine)
     assert model is not None
+    if judge.recipe is not None and not same_data(judge.recipe, model.recipe):
+        say.talk(f"caution: {system} {OTHER_DATA}")
     return _run(judge, model, examples, options)
 
 
@@ -188,16 +194,15 @@ def _told_apart(systems: list[RunEvaluation], first: str, second: str | None) ->
     names = [system.name for system in systems]
     found = []
     for system in systems:
-        several = names.count(system.name) > 1 and system.decoding is not None
-        found.append(replace(system, name=f"{system.name}, {system.decoding.search}") if several else system)  # type: ignore[union-attr]
+        if system.decoding is not None and names.count(system.name) > 1:
+            system = replace(system, name=f"{system.name}, {system.decoding.search}")
+        found.append(system)
     return found
 
 
 def _write_outputs(path: Path, system: RunEvaluation) -> None:
     from seqloom.files import atomic_write
 
-    if str(path) == "-":
-        raise SeqloomError("E_USAGE", "stdout holds the report", fix="name a file, or use 'seqloom predict'")
     lines = [output.replace("\r\n", " ").replace("\n", " ") for output in system.outputs]  # lines in are lines out
     atomic_write(path, "".join(line + "\n" for line in lines).encode("utf-8"))
 
@@ -294,9 +299,13 @@ def _print_decoding(system: RunEvaluation, several: bool) -> None:
 
 
 def _plot_folder(folder: Path) -> None:
-    """Make it now: a folder that cannot be written is no news for the end."""
+    """Make it now: a folder that cannot be written, or a package that is missing, is no news for the end."""
+    from importlib.util import find_spec
+
     from seqloom.files import file_error
 
+    if find_spec("matplotlib") is None:
+        raise SeqloomError("E_EXTRA", "plots need matplotlib", where="--plot", fix="pip install 'seqloom[plot]'")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

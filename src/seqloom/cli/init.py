@@ -1,8 +1,82 @@
-"""`seqloom init`."""
+"""`seqloom init DATA`: look at the pairs and write a commented recipe that suits them."""
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-def command() -> None:
-    """(being written)"""
-    raise SystemExit(1)
+import typer
+
+from seqloom.cli import say
+from seqloom.cli.predict import BAD_UTF8, one_of
+from seqloom.errors import SeqloomError
+
+if TYPE_CHECKING:
+    from seqloom.api.init import Choices
+
+FEW = 500  # pairs
+
+
+def command(
+    data: str = typer.Argument(..., metavar="DATA", help="Pairs: a TSV or JSON lines file, or the file of sources."),
+    target: str | None = typer.Argument(
+        None, metavar="[TARGET]", help="The file of targets, where DATA has the sources."
+    ),
+    output: str = typer.Option("recipe.yaml", "--output", "-o", help="Where to write the recipe; - is stdout."),
+    source_language: str | None = typer.Option(None, "--source-language", help="A code such as en."),
+    target_language: str | None = typer.Option(None, "--target-language", help="A code such as de."),
+    on_bad_utf8: str = typer.Option("error", "--on-bad-utf8", help="Lines that are not UTF-8: error, skip or replace."),
+    force: bool = typer.Option(False, "--force", "-f", help="Replace a recipe that is already there."),
+    quiet: bool = typer.Option(False, "--quiet", "-q", help="No talk, and no estimate of the time."),
+) -> None:
+    """Write a recipe that suits the size and kind of the data, saying why."""
+    one_of("--on-bad-utf8", on_bad_utf8, BAD_UTF8)
+    goal = Path(output)
+    if output != "-" and goal.exists() and not force:
+        fix = "--force replaces it, --output writes elsewhere"
+        raise SeqloomError("E_USAGE", "there is a file of this name already", where=output, fix=fix)
+
+    from seqloom.api.draft import written
+    from seqloom.api.init import choose, estimated_seconds, guess_language
+    from seqloom.config import parse_yaml
+    from seqloom.data.readers import dataset_settings
+    from seqloom.files import atomic_write
+    from seqloom.recipe import recipe_from
+
+    dataset = data if target is None else {"source": data, "target": target}
+    choices = choose(dataset_settings(dataset), on_bad_utf8)  # type: ignore[arg-type]
+    guessed = (guess_language(data), guess_language(target)) if target is not None else ("und", "und")
+    languages = (source_language or guessed[0], target_language or guessed[1])
+    text = written(choices, dataset, languages, on_bad_utf8)
+    raw = parse_yaml(text, output)
+    assert isinstance(raw, dict)
+    recipe = recipe_from(raw, "the languages given" if source_language or target_language else output)
+    if output == "-":
+        say.data(text.rstrip("\n"))
+    else:
+        atomic_write(goal, text.encode())
+    if quiet:
+        return
+    for line in _remarks(choices):
+        say.talk(line)
+    say.talk(f"{choices.steps:,} steps: about {_span(estimated_seconds(recipe, choices))} on this machine")
+    if output != "-":
+        say.talk(f"written: {output}\nnext:\n  seqloom train {shlex.quote(output)}")
+
+
+def _span(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(1, round(seconds))} seconds"
+    return f"{round(seconds / 60)} minutes" if seconds < 90 * 60 else f"{seconds / 3600:.1f} hours"
+
+
+def _remarks(choices: Choices) -> list[str]:
+    found = choices.profile
+    lines = [f"{found.pairs:,} pairs; source: {choices.source.tokenizer}, target: {choices.target.tokenizer}"]
+    if found.pairs < FEW:
+        lines.append(f"only {found.pairs:,} pairs: expect little, and add more if you can")
+    if found.source.characters[3] == 0 or found.target.characters[3] == 0:
+        lines.append("one side is empty throughout: is it the right column?")
+    lines.append("'seqloom check' looks for trouble in the data")
+    return lines

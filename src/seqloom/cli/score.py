@@ -13,7 +13,7 @@ from seqloom.errors import SeqloomError
 
 def command(
     run: str = typer.Argument(..., metavar="RUN", help="The run whose opinion is asked."),
-    pairs: str = typer.Argument(None, metavar="[FILE]", help="Pairs: .tsv, .jsonl (also .gz), or '-' for stdin."),
+    pairs: str = typer.Argument(None, metavar="FILE", help="Pairs: .tsv, .jsonl (also .gz), or '-' for stdin."),
     source: str = typer.Option(None, help="Sources, one per line (with --target)."),
     target: str = typer.Option(None, help="Targets, line by line beside the sources."),
     tokens: bool = typer.Option(False, "--tokens", help="One line per target token: pair, token, log-probability."),

@@ -10,7 +10,7 @@ from torch import nn
 
 from seqloom import config
 from seqloom.config import Table
-from seqloom.shapes import Float, Tensor
+from seqloom.shapes import Float, Shaped, Tensor
 
 
 class Composition(nn.Module, ABC):
@@ -79,7 +79,7 @@ def rows_per_source(rows: int, sources: int) -> int:
     return rows // sources
 
 
-def spread(values: Float[Tensor, "B *d"], rows: int) -> Float[Tensor, "N *d"]:
+def spread(values: Shaped[Tensor, "B *d"], rows: int) -> Shaped[Tensor, "N *d"]:
     """Give every hypothesis its source's value: row b*K + k gets row b."""
     copies = rows_per_source(rows, values.shape[0])
     return values if copies == 1 else values.repeat_interleave(copies, dim=0)

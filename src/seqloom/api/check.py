@@ -1,0 +1,69 @@
+"""`seqloom check`: what is wrong with a file of pairs, or with all the sets of a recipe, before training finds out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from seqloom.config import Plain, Settings
+from seqloom.data.files import BadUtf8, Tally
+from seqloom.data.readers import Example, read
+from seqloom.data.report import DataReport, Finding, examine
+from seqloom.recipe import Data
+
+READING = {
+    "bad_utf8": "lines are not UTF-8: training stops at the first unless data.on_bad_utf8 says skip or replace",
+    "line_too_long": "lines of more than 64 MB are left out",
+}
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The report on the pairs, and what went wrong while reading them, by set."""
+
+    report: DataReport
+    reading: dict[str, dict[str, int]]
+
+    @property
+    def grave(self) -> list[Finding]:
+        """Errors and warnings; notes are for reading only."""
+        return [finding for finding in self.report.findings if finding.severity != "note"]
+
+    @property
+    def problems(self) -> int:
+        return len(self.grave) + sum(len(tally) for tally in self.reading.values())
+
+    def as_dict(self) -> dict[str, Plain]:
+        return {**self.report.as_dict(), "reading": self.reading}  # type: ignore[dict-item]
+
+    def lines(self) -> list[str]:
+        out = [
+            f"error: {name}: {kind} {count:,}: {READING[kind]}"
+            for name, tally in self.reading.items()
+            for kind, count in tally.items()
+        ]
+        return [*self.report.lines(), *out]
+
+
+def check_data(data: Data) -> Checked:
+    """Examine every set that a recipe names, also for pairs of dev and test that stand in train."""
+    return _checked({"train": data.train, "dev": data.dev, "test": data.test}, data.on_bad_utf8)
+
+
+def check_pairs(dataset: Settings) -> Checked:
+    """Examine one dataset."""
+    return _checked({"train": dataset}, "error")
+
+
+def _checked(sets: dict[str, Settings | None], on_bad_utf8: BadUtf8) -> Checked:
+    tallies = {name: Tally() for name in sets}
+    policy: BadUtf8 = "replace" if on_bad_utf8 == "error" else on_bad_utf8  # all of the trouble, not the first of it
+
+    def examples(name: str) -> Iterator[Example] | None:
+        settings = sets.get(name)
+        return None if settings is None else read(settings, on_bad_utf8=policy, tally=tallies[name])
+
+    train = examples("train")
+    assert train is not None
+    report = examine(train, examples("dev"), examples("test"))
+    return Checked(report, {name: dict(tally) for name, tally in tallies.items() if tally})

@@ -1,0 +1,147 @@
+"""A recipe as a person would write it: plain YAML with a comment that says why beside every choice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from seqloom.api.init import TOKEN_LIMIT, Choices, Side
+from seqloom.config import Plain
+from seqloom.data.characters import SPACELESS_SCRIPTS
+
+LOOKS = {"text": "natural text", "symbols": "symbols between spaces", "strings": "single words or short strings"}
+UNITS = {"text": "words", "symbols": "symbols", "strings": "characters"}
+COLUMN = 46  # where comments begin
+
+
+def written(choices: Choices, train: Plain, languages: tuple[str, str], on_bad_utf8: str = "error") -> str:
+    """The recipe's text. `train` is the dataset as a recipe names it."""
+    blocks = [
+        _head(choices),
+        _data(choices, train, languages, on_bad_utf8),
+        _tokenizer("source", choices.source),
+        _tokenizer("target", choices.target),
+        _model(choices),
+        _training(choices),
+        _outputs(choices),
+    ]
+    return "\n".join("\n".join(block) + "\n" for block in blocks)
+
+
+def _line(text: str, why: str = "") -> str:
+    return f"{text.ljust(COLUMN)}  # {why}" if why else text
+
+
+def _flow(value: Plain) -> str:
+    """A value on one line. JSON is YAML; plain file names go without quotes."""
+    if (
+        isinstance(value, str)
+        and value.replace("/", "").replace(".", "").replace("_", "").isalnum()
+        and value.isascii()
+    ):
+        return value if not value.replace(".", "").replace("_", "").isdigit() else json.dumps(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _head(choices: Choices) -> Iterator[str]:
+    profile = choices.profile
+    yield f"# Drafted by 'seqloom init' after a look at {profile.pairs:,} pairs:"
+    for name, side, found in (("source", choices.source, profile.source), ("target", choices.target, profile.target)):
+        script = f", {side.script.capitalize() if len(side.script) > 3 else side.script} script" if side.script else ""
+        unit = "characters" if side.script in SPACELESS_SCRIPTS else UNITS[side.looks]
+        lengths = found.characters if unit == "characters" else found.words
+        yield f"#   {name}: {LOOKS[side.looks]}{script}, mostly about {lengths[0]} {unit}, at most {lengths[3]:,}"
+    yield "# Change what you like: 'seqloom config' lists every key and kind with its default."
+
+
+def _data(choices: Choices, train: Plain, languages: tuple[str, str], on_bad_utf8: str) -> Iterator[str]:
+    why = "fill in codes such as en, de: they stand in the model's card" if "und" in languages else ""
+    yield _line(f"languages: {{source: {languages[0]}, target: {languages[1]}}}", why)
+    yield ""
+    yield "data:"
+    if isinstance(train, dict):
+        yield "  train:"
+        for key, value in train.items():
+            yield f"    {key}: {_flow(value)}"
+    else:
+        yield f"  train: {_flow(train)}"
+    yield _line("  # dev: FILE", f"without them about {choices.held_out:,} pairs each are held out")
+    yield _line("  # test: FILE", "by a hash of their source, the same ones every time")
+    if on_bad_utf8 != "error":
+        yield _line(f"  on_bad_utf8: {on_bad_utf8}", "lines that are not UTF-8, as asked for")
+    long = {side: chosen.limit for side, chosen in _sides(choices) if chosen.limit != TOKEN_LIMIT}
+    if long:
+        named = ", ".join(f"max_{side}: {limit}" for side, limit in long.items())
+        yield _line(f"  limits: {{{named}}}", "some texts are long; what is over is skipped and counted")
+
+
+def _sides(choices: Choices) -> tuple[tuple[str, Side], ...]:
+    return ("source", choices.source), ("target", choices.target)
+
+
+def _tokenizer(name: str, side: Side) -> Iterator[str]:
+    yield f"{name}:"
+    if side.tokenizer != "bpe":
+        yield _line(f"  tokenizer: {side.tokenizer}", side.why)
+        return
+    yield f"  # {side.why}"
+    coverage = "" if side.coverage == 1.0 else f", character_coverage: {side.coverage}"
+    why = "the rarest characters become unknown" if coverage else ""
+    yield _line(f"  tokenizer: {{kind: bpe, size: {side.size}{coverage}}}", why)
+
+
+def _model(choices: Choices) -> Iterator[str]:
+    sizes = choices.sizes
+    if sizes.dropout:
+        why = f"{choices.profile.pairs:,} pairs are soon learned by heart: dropout keeps the model from it"
+    else:
+        why = "so many pairs cannot be learned by heart: nothing need be dropped"
+    yield _line("model:", f"{sizes.width} wide suits {choices.profile.pairs:,} pairs")
+    yield f"  source_embedding: {{width: {sizes.embedding}}}"
+    yield f"  target_embedding: {{width: {sizes.embedding}}}"
+    yield "  encoder:"
+    yield _line("    kind: rnn", "reads the source both ways")
+    yield "    cell: lstm"
+    yield f"    width: {sizes.width}"
+    yield _line(f"    dropout: {sizes.dropout}", why)
+    yield "  decoder:"
+    yield _line("    kind: luong", "looks back at the source at every step (attention)")
+    yield "    cell: lstm"
+    yield f"    width: {sizes.width}"
+    yield f"    dropout: {sizes.dropout}"
+
+
+def _training(choices: Choices) -> Iterator[str]:
+    sizes = choices.sizes
+    measured = {"symbols": "per", "strings": "cer", "text": "chrf"}[choices.target.looks]
+    yield "task:"
+    yield _line("  label_smoothing: 0.1", "never quite sure: better outputs, better confidences")
+    yield "batching:"
+    yield _line(f"  tokens: {sizes.batch}", "in one step: small batches learn more from little data")
+    yield "training:"
+    yield _line(f"  steps: {choices.steps}", f"about {sizes.epochs} times through the data")
+    yield _line(f"  validate_every: {choices.validate_every}", "steps; the best validation is what is kept")
+    yield _line(f"  metric: {measured}", "which one is best: by this score on the dev set")
+    yield f"  optimiser: {{kind: adam, lr: {choices.lr:g}}}"
+    yield _line(f"  schedule: {{kind: cosine, warmup: {choices.warmup}}}", "the rate falls to nothing at the last step")
+
+
+def _outputs(choices: Choices) -> Iterator[str]:
+    yield "search:"
+    yield _line("  strategy: {kind: beam, size: 5}", "'predict --greedy' is quicker and, mostly, a little worse")
+    if choices.max_ratio != 2.0:
+        yield _line(
+            f"  limits: {{max_ratio: {choices.max_ratio:g}}}", "targets may have so many tokens per source token"
+        )
+    yield "evaluation:"
+    looks, script = choices.target.looks, choices.target.script
+    if looks == "symbols":
+        yield _line("  metrics: [string_error, per]", "outputs that are not quite right, and wrong symbols, in %")
+    elif looks == "strings":
+        yield _line("  metrics: [exact, cer]", "outputs that are right to the letter, and wrong letters, in %")
+    else:
+        cut = {"CJK": "{kind: bleu, tokenize: zh}", "THAI": "{kind: bleu, tokenize: char}"}.get(script, "bleu")
+        yield _line(f"  metrics: [{cut}, chrf]", "agreement with the reference in words, and in characters")
+        yield _line("  right_at: 50", "for confidences: an output of this BLEU or more counts as right")
+    if choices.merge_sources:
+        yield _line("  merge_sources: true", "sources with several right targets: any of them counts")

@@ -1,0 +1,130 @@
+"""`seqloom info`: what a run or bundle is, without loading its network; and what this machine has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from seqloom import runtime
+from seqloom.api.folder import METRICS, RECIPE, finished_reason, is_finished, read_recipe
+from seqloom.api.load import bundle_recipe, find_bundle
+from seqloom.bundle import Bundle, open_bundle
+from seqloom.config import Plain, Settings, kind_of
+from seqloom.errors import SeqloomError
+from seqloom.recipe import Recipe
+from seqloom.training import checkpoints
+
+EXTRAS = {"plot": "matplotlib", "board": "tensorboard", "meteor": "nltk", "demo": "babel"}
+
+
+@dataclass(frozen=True)
+class Information:
+    """One run or bundle. `bundle` is None before the first validation, `progress` for a bundle without its run."""
+
+    folder: Path
+    recipe: Recipe
+    bundle: Bundle | None
+    progress: Mapping[str, Plain] | None
+
+    def as_dict(self) -> dict[str, Plain]:
+        """Everything, as plain data."""
+        recipe = self.recipe
+        found: dict[str, Plain] = {
+            "folder": str(self.folder),
+            "languages": recipe.languages.model_dump(mode="json"),
+            "model": _model(recipe),
+            "data": {name: list(paths) for name, paths in recipe.data.files().items()},
+            "progress": None if self.progress is None else dict(self.progress),
+        }
+        if self.bundle is not None:
+            found["bundle"] = {
+                "folder": str(self.bundle.folder),
+                "bytes": sum(self.bundle.files.values()),
+                "seqloom": self.bundle.seqloom,
+                "vocabulary": _vocabularies(self.bundle, recipe),
+                **self.bundle.about,  # type: ignore[dict-item]
+            }
+        return found
+
+
+def information(run: str | Path) -> Information:
+    """What there is to know about a run or bundle folder; E_FILE or E_BUNDLE where it is neither."""
+    folder = Path(run)
+    place = find_bundle(folder)
+    bundle = open_bundle(place) if (place / "card.json").exists() else None
+    if (folder / RECIPE).exists() and place != folder:
+        return Information(folder, read_recipe(folder / RECIPE, ()), bundle, _progress(folder))
+    if bundle is None:
+        fix = "give the folder of a run or of a bundle"
+        raise SeqloomError(
+            "E_BUNDLE", "neither a run nor a bundle: no recipe.yaml, no card.json", where=str(run), fix=fix
+        )
+    return Information(folder, bundle_recipe(bundle), bundle, None)
+
+
+def machine() -> dict[str, Plain]:
+    """Versions, processor, threads, and which optional packages are there."""
+    return {**runtime.describe(), "extras": {name: _version(package) for name, package in EXTRAS.items()}}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _model(recipe: Recipe) -> dict[str, Plain]:
+    model = recipe.model
+    sides = {"source": recipe.source.tokenizer, "target": recipe.target.tokenizer}
+    return {
+        "encoder": _described(model.encoder),
+        "decoder": _described(model.decoder),
+        "tokenizers": {side: kind_of(settings) for side, settings in sides.items()},
+        "search": _described(recipe.search.strategy),
+    }
+
+
+def _described(settings: Settings) -> str:
+    """`rnn, width 256, layers 1`: the kind and the sizes."""
+    plain = settings.model_dump(mode="json")
+    sizes = [f"{key} {plain[key]}" for key in ("width", "layers", "size") if key in plain]
+    cell = [plain["cell"]["kind"]] if isinstance(plain.get("cell"), dict) else []
+    return ", ".join([kind_of(settings), *cell, *sizes])
+
+
+def _vocabularies(bundle: Bundle, recipe: Recipe) -> dict[str, Plain]:
+    sides = ("source",) if recipe.model.shared else ("source", "target")
+    return {side: len((bundle.folder / side / "vocabulary.txt").read_bytes().splitlines()) for side in sides}
+
+
+def _progress(folder: Path) -> dict[str, Plain]:
+    """How far the run is, by its metrics file; torn lines are passed over."""
+    found: dict[str, Plain] = {"finished": is_finished(folder)}
+    if is_finished(folder):
+        found["reason"] = finished_reason(folder)
+    for line in _lines(folder / METRICS):
+        if line["event"] == "logged":
+            for key in ("step", "epoch", "loss", "progress", "tokens_seen", "tokens_per_second", "elapsed"):
+                found[key] = line.get(key)
+        elif line["event"] == "validated":
+            found["validation"] = {"step": line["step"], **line["values"]}  # type: ignore[dict-item]
+            found["best"] = {"metric": line["metric"], "value": line["best"], "step": line["best_step"]}
+    found["checkpoints"] = [checkpoints.step_of(path) for path in checkpoints.every(folder)]
+    return found
+
+
+def _lines(path: Path) -> list[dict[str, Plain]]:
+    lines: list[dict[str, Plain]] = []
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    for line in text.splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict) and "event" in record:
+            lines.append(record)
+    return lines
