@@ -1,10 +1,9 @@
-"""What tests of the command line share: a tiny trained run, and two ways to give a command."""
+"""What tests of the command line share: a tiny recipe, a run trained from it, and the real binary."""
 
 from __future__ import annotations
 
 import os
 import random
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,10 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-
-import pytest
-
-from seqloom.cli.main import main
 
 BINARY = Path(sys.executable).parent / "seqloom"
 LETTERS = "abcdefgh"
@@ -58,21 +53,6 @@ class Answer:
 Command = Callable[..., Answer]
 
 
-@pytest.fixture
-def seqloom(capsys: pytest.CaptureFixture[str]) -> Command:
-    """Give a command inside this process: quick, and everything but the operating system's part of it is real."""
-
-    def give(*arguments: object) -> Answer:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        said = capsys.readouterr()
-        assert isinstance(ended.value.code, int)
-        return Answer(ended.value.code, said.out, said.err)
-
-    return give
-
-
 def binary(*arguments: object, **options: object) -> Answer:
     """Give a command to the real binary, in a process of its own; keywords are those of `subprocess.run`."""
     done = subprocess.run(command_line(*arguments), capture_output=True, timeout=120, env=environment(), **options)  # type: ignore[call-overload]
@@ -108,14 +88,9 @@ def write_recipe(folder: Path, **changes: str) -> Path:
 
 
 @cache
-def _trained() -> Path:
+def trained() -> Path:
+    """A run that was trained once in this process: copy it before you change it."""
     from seqloom import train
 
     folder = Path(tempfile.mkdtemp(prefix="seqloom-tests-"))
     return train(write_recipe(folder), folder / "run").folder
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    """A copy of a tiny trained run, to use and to spoil; trained once per process."""
-    return Path(shutil.copytree(_trained(), tmp_path / "run"))

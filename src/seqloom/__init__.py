@@ -13,7 +13,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from seqloom.api.compare import compare
+    from seqloom.api.evaluate import RunEvaluation, evaluate, evaluate_files
     from seqloom.api.load import load, load_ensemble
+    from seqloom.api.many import train_many
     from seqloom.api.model import Model
     from seqloom.api.options import Options
     from seqloom.api.predictions import Prediction
@@ -23,6 +26,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "compare": "seqloom.api.compare",
+    "evaluate": "seqloom.api.evaluate",
+    "evaluate_files": "seqloom.api.evaluate",
+    "RunEvaluation": "seqloom.api.evaluate",
+    "train_many": "seqloom.api.many",
     "load": "seqloom.api.load",
     "load_ensemble": "seqloom.api.load",
     "Model": "seqloom.api.model",
@@ -33,7 +41,21 @@ _HOMES = {
     "SeqloomError": "seqloom.errors",
 }
 
-__all__ = ["Model", "Options", "Prediction", "Run", "SeqloomError", "load", "load_ensemble", "train"]
+__all__ = [
+    "Model",
+    "Options",
+    "Prediction",
+    "Run",
+    "RunEvaluation",
+    "SeqloomError",
+    "compare",
+    "evaluate",
+    "evaluate_files",
+    "load",
+    "load_ensemble",
+    "train",
+    "train_many",
+]
 
 
 def __getattr__(name: str) -> object:

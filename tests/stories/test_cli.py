@@ -12,11 +12,13 @@ import time
 from pathlib import Path
 
 import pytest
-from commands import Answer, Command, binary, command_line, environment, run, seqloom, write_recipe  # noqa: F401
 
+from commands import Answer, Command, binary, command_line, environment, write_recipe
 from seqloom import weights
 from seqloom.bundle import open_bundle
 from seqloom.cli.main import COMMANDS
+
+pytest_plugins = ["command_fixtures"]
 
 # --- the frame ---------------------------------------------------------------------------------------------------
 
@@ -125,6 +127,30 @@ def test_fine_tuning_needs_no_recipe(seqloom: Command, run: Path, tmp_path: Path
     """`train --from RUN --run NEW` takes the other run's recipe."""
     assert seqloom("train", "--from", run, "--run", tmp_path / "more", "--set", "steps=1").code == 0
     assert "--run" in seqloom("train", "--from", run).refused("E_USAGE", 2)
+
+
+# --- check -------------------------------------------------------------------------------------------------------
+
+
+def test_check_finds_leaks_with_both_line_numbers(seqloom: Command, tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path)
+    known = (tmp_path / "pairs.tsv").read_text().splitlines()
+    (tmp_path / "test.tsv").write_text(f"zzz\tzzz\n{known[41]}\n")
+    answer = seqloom("check", recipe, "--set", f"data.test={tmp_path / 'test.tsv'}")
+    assert answer.code == 0, "findings are for reading"
+    assert f"{tmp_path / 'test.tsv'}:2 = {tmp_path / 'pairs.tsv'}:42" in answer.out
+    strict = seqloom("check", recipe, "--set", f"data.test={tmp_path / 'test.tsv'}", "--fail", "--json")
+    assert "leaked_pairs" in strict.refused("E_DATA", 3)
+    assert "leaked_pairs" in {finding["kind"] for finding in json.loads(strict.out)["findings"]}
+    assert seqloom("check", tmp_path / "pairs.tsv", "--fail").code == 0
+
+
+def test_check_reads_on_past_bytes_that_are_not_utf8(seqloom: Command, tmp_path: Path) -> None:
+    (tmp_path / "x.tsv").write_bytes(b"a\tb\nc\xff\td\n\te\n")
+    answer = seqloom("check", tmp_path / "x.tsv")
+    assert "bad_utf8 1" in answer.out
+    assert "empty_source 1" in answer.out
+    assert seqloom("check", tmp_path / "x.tsv", "--fail").code == 3
 
 
 # --- config ------------------------------------------------------------------------------------------------------

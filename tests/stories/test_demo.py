@@ -37,7 +37,7 @@ def test_from_data_to_a_map_in_one_command(name: str, capsys: pytest.CaptureFixt
     assert Path("demo", name, "pairs.tsv").exists()
     assert Path("demo", name, "run", "bundle", "card.json").exists()
     assert "600 pairs" in said.err
-    assert "seqloom check finds" in said.err
+    assert f"'seqloom check demo/{name}/recipe.yaml' finds" in said.err
     for wanted in ("95 % interval", "10 of them", "confidence", "where it looked", "<eos>", "weight from"):
         assert wanted in said.out, wanted
 

@@ -32,7 +32,7 @@ def test_each_example_once_and_within_budget(lengths, tokens, sentences, pool, e
     source = np.array([a for a, _ in lengths], dtype=np.int64)
     target = np.array([b for _, b in lengths], dtype=np.int64)
     chosen = Batching(tokens=tokens, sentences=sentences, pool=pool)
-    batches = plan(source, target, chosen, seed=1, epoch=epoch)
+    batches = plan(source, target, chosen, 1, epoch)
     assert sorted(i for batch in batches for i in batch.tolist()) == list(range(len(lengths)))
     for batch in batches:
         longest = max(source[batch].max(), target[batch].max()) + 1
@@ -55,7 +55,7 @@ def test_padding_of_a_translation_corpus_is_small() -> None:
     rng = np.random.default_rng(0)
     source = rng.gamma(2.5, 10, 100_000) + 1
     target = (source * rng.normal(1, 0.2, len(source)).clip(0.5, 2)).astype(np.int64).clip(1)
-    batches = plan(source.astype(np.int64), target, Batching(tokens=4096), seed=1, epoch=0)
+    batches = plan(source.astype(np.int64), target, Batching(tokens=4096), 1, 0)
     assert padding_share(batches, source.astype(np.int64), target) < 0.05
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from shlex import quote
 
+from seqloom.api.check import check_data
 from seqloom.api.datasets import Datasets, settled
 from seqloom.api.demos import DEMOS, Demo
 from seqloom.api.demos.base import PAIRS
@@ -20,7 +21,7 @@ from seqloom.api.options import Options
 from seqloom.api.predictions import Prediction
 from seqloom.api.testset import held_out, prepared
 from seqloom.config import Plain
-from seqloom.data.report import Severity, examine
+from seqloom.data.report import Severity
 from seqloom.errors import SeqloomError, nearest
 from seqloom.files import atomic_write, file_error
 from seqloom.probe.explain import AttentionMap, attention
@@ -119,7 +120,7 @@ def describe(demo: Demo, place: Place) -> Facts:
         **{f"{name} pairs": len(examples) for name, examples in sets.items()},
     }
     findings: dict[Severity, int] = {"error": 0, "warning": 0, "note": 0}
-    for finding in examine(sets["train"], sets["dev"], sets["test"]).findings:
+    for finding in check_data(data).report.findings:
         findings[finding.severity] += 1
     return Facts(counts, findings)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 from seqloom.api.init import TOKEN_LIMIT, Choices, Side
@@ -33,13 +34,10 @@ def _line(text: str, why: str = "") -> str:
 
 
 def _flow(value: Plain) -> str:
-    """A value on one line. JSON is YAML; plain file names go without quotes."""
-    if (
-        isinstance(value, str)
-        and value.replace("/", "").replace(".", "").replace("_", "").isalnum()
-        and value.isascii()
-    ):
-        return value if not value.replace(".", "").replace("_", "").isdigit() else json.dumps(value)
+    """A value on one line. JSON is YAML; plain names go without quotes, but for words that YAML takes for others."""
+    words = ("true", "false", "null", "yes", "no", "on", "off")
+    if isinstance(value, str) and re.fullmatch(r"[A-Za-z_./][A-Za-z0-9_./-]*", value) and value.lower() not in words:
+        return value
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -56,7 +54,7 @@ def _head(choices: Choices) -> Iterator[str]:
 
 def _data(choices: Choices, train: Plain, languages: tuple[str, str], on_bad_utf8: str) -> Iterator[str]:
     why = "fill in codes such as en, de: they stand in the model's card" if "und" in languages else ""
-    yield _line(f"languages: {{source: {languages[0]}, target: {languages[1]}}}", why)
+    yield _line(f"languages: {{source: {_flow(languages[0])}, target: {_flow(languages[1])}}}", why)
     yield ""
     yield "data:"
     if isinstance(train, dict):

@@ -268,7 +268,13 @@ class _Training:
         return [Sample(example.source, text, example.target) for example, text in zip(chosen, outputs, strict=True)]
 
     def _outputs(self, examples: Sequence[Example], options: Options) -> list[str]:
-        return [prediction.text for prediction in self._model().predict([e.source for e in examples], options)]
+        try:
+            return [prediction.text for prediction in self._model().predict([e.source for e in examples], options)]
+        except SeqloomError as error:
+            if error.code != "E_DIVERGED":
+                raise
+            fix = "begin anew with a lower lr, or with clip: 1.0"
+            raise SeqloomError("E_DIVERGED", f"at a validation {error.what}", where=str(self.folder), fix=fix) from None
 
     def _model(self, calibration: Calibration | None = None) -> Model:
         return Model(

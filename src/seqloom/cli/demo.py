@@ -56,8 +56,8 @@ def _tell_data(place: Place, facts: Facts) -> None:
     for name, count in facts.counts.items():
         talk(f"  {count:>9,} {name}")
     found = ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for name, count in facts.findings.items() if count)
-    talk(f"  seqloom check finds: {found or 'nothing suspicious'}")
-    talk(f"  pairs: {shown(place.pairs)}, recipe: {shown(place.recipe)}; both are yours to read and change")
+    talk(f"  'seqloom check {shown(place.recipe)}' finds {found or 'nothing suspicious'}")
+    talk(f"  pairs and recipe are in {shown(place.folder)}, yours to read and change")
 
 
 def _train(place: Place, settings: list[str], replace: bool) -> None:

@@ -51,7 +51,7 @@ def command(
     text = written(choices, dataset, languages, on_bad_utf8)
     raw = parse_yaml(text, output)
     assert isinstance(raw, dict)
-    recipe = recipe_from(raw, "the languages given" if source_language or target_language else output)
+    recipe = recipe_from(raw, "--source-language, --target-language" if source_language or target_language else output)
     if output == "-":
         say.data(text.rstrip("\n"))
     else:

@@ -212,6 +212,7 @@ class _Job:
             total = counted.count
         if typed and not self.quiet:
             say.talk(f"{self.model!r}\ntype a source and press Enter; Ctrl-D ends")
+            self.quiet = True  # how fast a person types is nobody's business
         tally = Tally()
         sources = read_sources(path, on_bad_utf8=self.on_bad_utf8, tally=tally)
         chunk = buffer or (1 if typed else CHUNK_LINES)
@@ -250,7 +251,7 @@ class _Job:
         elapsed = max(elapsed, 1e-9)
         speed = f"{self.lines / elapsed:,.0f} lines/s, {self.tokens / elapsed:,.0f} tokens/s"
         parts = [f"{self.lines:,} line{'' if self.lines == 1 else 's'} in {elapsed:.1f} s ({speed})"]
-        parts.append(f"unknown {100 * self.unknown / max(1, self.source_tokens):.2g} % of source tokens")
+        parts.append(f"{100 * self.unknown / max(1, self.source_tokens):.1f} % of source tokens unknown")
         parts.append(f"{self.truncated:,} truncated")
         if self.empty:
             parts.append(f"{self.empty:,} empty")

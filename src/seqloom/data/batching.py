@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from random import Random
 
 import numpy as np
@@ -35,14 +36,14 @@ class Batching(config.Settings):
     pool: int = Field(default=1000, ge=1)  # batches' worth of shuffled examples that are sorted together
 
 
-def plan(source: Lengths, target: Lengths, settings: Batching, seed: int, epoch: int) -> Plan:
-    """Every example exactly once, in shuffled batches of like lengths.
+def plan(source: Lengths, target: Lengths, settings: Batching, *key: int) -> Plan:
+    """Every example exactly once, in shuffled batches of like lengths; `key` (seed, epoch) decides the order.
 
     Shuffle all; within each pool sort by target length, cut into strips, sort each strip by source length (up, then
     down, so that neighbours stay alike); fill batches greedily to the budget; shuffle the batches. Strips are what
     keeps the padding of both sides small: sorting by one length alone leaves the other one as it comes.
     """
-    rng = np.random.default_rng([seed, epoch])
+    rng = np.random.default_rng(key)
     order = rng.permutation(len(target))
     cost = np.maximum(source, target) + 1
     batches_expected = max(1.0, cost.sum() / settings.tokens, len(cost) / (settings.sentences or len(cost) or 1))
@@ -115,8 +116,16 @@ def ended(sequences: Sequence[Ids]) -> Tokens:
     return Tokens(torch.from_numpy(ids), torch.from_numpy(places <= lengths[:, None]))
 
 
+def _sides(pairs: Sequence[Pair]) -> tuple[list[Ids], list[Ids]]:
+    return [pair.source for pair in pairs], [pair.target for pair in pairs]
+
+
 class TokenBatches:
-    """The batches of a corpus, epoch after epoch. `resample` may cut each pair anew (BPE dropout)."""
+    """The batches of a corpus, epoch after epoch. `resample` may cut each pair anew (BPE dropout).
+
+    Cut anew, a pair has another length, so batches are then planned from the new lengths, a pool of examples at a
+    time: planned from the old ones, a third of their cells would be padding.
+    """
 
     def __init__(
         self,
@@ -146,11 +155,21 @@ class TokenBatches:
 
     def epoch(self, number: int, skip: int = 0) -> Iterator[Batch]:
         """The batches of one epoch; the first `skip` cost nothing (a resumed run has seen them)."""
+        if self.resample is not None:
+            yield from islice(self._resampled_epoch(number, self.resample), skip, None)
+            return
         for indices in self.plan(number)[skip:]:
-            pairs = [self.corpus[int(i)] for i in indices]
-            if self.resample is not None:
-                pairs = [self.resample(pair, self._rng(number, pair.index)) for pair in pairs]
-            yield self.collate(pairs)
+            yield self.collate([self.corpus[int(i)] for i in indices])
+
+    def _resampled_epoch(self, number: int, resample: Resample) -> Iterator[Batch]:
+        order = np.random.default_rng((self.seed, number)).permutation(len(self.corpus))
+        cost = np.maximum(*self._lengths) + 1
+        pools = np.array_split(order, max(1, round(cost.sum() / (self.settings.tokens * self.settings.pool))))
+        for place, pool in enumerate(pools):
+            pairs = [resample(self.corpus[int(i)], self._rng(number, int(i))) for i in pool]
+            source, target = (np.array([len(ids) for ids in side], dtype=np.int64) for side in _sides(pairs))
+            for indices in plan(source, target, self.settings, self.seed, number, place):
+                yield self.collate([pairs[int(i)] for i in indices])
 
     def _rng(self, epoch: int, index: int) -> Random:
         """Randomness of one example in one epoch: the same whatever batch it stands in."""

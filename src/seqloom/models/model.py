@@ -39,6 +39,9 @@ class Generator(nn.Module):
         def _sharing(self) -> Generator.Settings:
             if self.shared and self.source_embedding != self.target_embedding:
                 raise ValueError("shared: source_embedding and target_embedding must be the same when shared")
+            encoder, decoder = self.encoder.model_dump(), self.decoder.model_dump()
+            if encoder.get("self_attention") and "attention" in decoder and decoder["attention"] is None:
+                raise ValueError("encoder.self_attention: nothing reads these states; set decoder.attention")
             if self.tied and self.target_embedding.kind != "learned":  # type: ignore[attr-defined]
                 raise ValueError("tied: only a learned target embedding can be tied to the output layer")
             return self

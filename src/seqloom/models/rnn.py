@@ -131,6 +131,8 @@ class RecurrentDecoder(Decoder):
             if self.attention is None and (self.context.recurrence != "none" or self.context.next_layer):
                 raise ValueError("context: there is none without attention; set attention or leave context out")
             attention = self.attention
+            if attention is None and self.start in ("zero", "learned") and not self.summary_input:
+                raise ValueError("start: this decoder never sees the source; set attention, summary_input or start: bridge")
             if attention is not None and attention.query == "previous" and self.context.recurrence == "attentional":
                 raise ValueError("context.recurrence: attentional needs attention.query: current")
             if attention is not None and not self._used():
