@@ -52,19 +52,36 @@ class Settings(BaseModel):
             if key not in cls.model_fields
         ]
         try:
-            made = known({key: value for key, value in raw.items() if key in cls.model_fields})
+            made = known({key: cls._completed(key, value) for key, value in raw.items() if key in cls.model_fields})
         except ValidationError as error:
             problems += [_line(item["loc"], _problem(item)) for item in error.errors()]
         if problems:
             raise ValidationError.from_exception_data(cls.__qualname__, problems)
         return made
 
+    @classmethod
+    def _completed(cls, key: str, value: object) -> object:
+        """A mapping that leaves keys out keeps those of the field's default: `attention: {heads: 2}` changes one."""
+        default = cls.model_fields[key].get_default(call_default_factory=True, validated_data={})
+        return _merged(default, value) if isinstance(default, Settings) and isinstance(value, Mapping) else value
+
     def with_(self, **changes: object) -> Self:
         """A copy with some keys changed, validated again."""
-        return type(self).model_validate({**dict(self), **changes})
+        return type(self).model_validate({**dict(iter(self)), **changes})
 
 
 S = TypeVar("S", bound=Settings)
+
+
+def _merged(default: Settings, given: Mapping[str, object]) -> dict[str, object]:
+    """`given` over `default`, key by key and level by level; another kind has nothing to keep."""
+    kept = dict(iter(default))
+    if given.get("kind", kept.get("kind")) != kept.get("kind"):
+        return dict(given)
+    for key, value in given.items():
+        inner = kept.get(key)
+        kept[key] = _merged(inner, value) if isinstance(inner, Settings) and isinstance(value, Mapping) else value
+    return kept
 
 
 class Table(Generic[T]):
@@ -125,23 +142,16 @@ def kind_of(settings: Settings) -> str:
 
 
 class Kind:
-    """Field annotation: `score: Annotated[Settings, Kind(SCORES, "dot")]` accepts what `SCORES.settings` accepts.
+    """Field annotation: `score: Annotated[Settings, Kind(SCORES)]` accepts what `SCORES.settings` accepts."""
 
-    The second word is the kind of a mapping that names none.
-    """
-
-    def __init__(self, table: Table[Any], default: str | None = None) -> None:
-        self.table, self.default = table, default
+    def __init__(self, table: Table[Any]) -> None:
+        self.table = table
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         optional = type(None) in get_args(source)
 
         def validate(raw: object) -> Settings | None:
-            if optional and raw is None:
-                return None
-            if self.default is not None and isinstance(raw, Mapping) and "kind" not in raw:
-                raw = {"kind": self.default, **raw}
-            return self.table.settings(raw)
+            return None if optional and raw is None else self.table.settings(raw)
 
         def plain(value: Settings | None) -> object:
             return None if value is None else value.model_dump(mode="json")
@@ -238,10 +248,11 @@ def parse_yaml(text: str, where: str) -> object:
 def read_yaml(path: Path) -> dict[str, object]:
     """A mapping from a YAML file, limits checked before the file is read whole."""
     try:
-        size = path.stat().st_size
-        if size > MAX_YAML_BYTES:
-            raise SeqloomError("E_RECIPE", f"{size:,} bytes of YAML, at most {MAX_YAML_BYTES:,}", where=str(path))
-        text = path.read_bytes().decode("utf-8")
+        with path.open("rb") as file:
+            data = file.read(MAX_YAML_BYTES + 1)  # what a file says of its size need not be true (/dev/zero)
+        if len(data) > MAX_YAML_BYTES:
+            raise SeqloomError("E_RECIPE", f"more than {MAX_YAML_BYTES:,} bytes of YAML", where=str(path))
+        text = data.decode("utf-8")
     except OSError as error:
         raise SeqloomError("E_FILE", f"cannot read the recipe: {error.strerror}", where=str(path)) from None
     except UnicodeDecodeError as error:

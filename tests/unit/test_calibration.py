@@ -57,10 +57,10 @@ def test_unfitted_confidence_is_the_models_own_probability() -> None:
 
 
 @given(
-    log_probs=st.tuples(st.floats(-50, 0), st.floats(-50, 0)),
+    log_probs=st.tuples(st.floats(-50, 0, allow_subnormal=False), st.floats(-50, 0, allow_subnormal=False)),
     length=st.integers(0, 200),
-    temperature=st.floats(0.1, 50),
-    bias=st.floats(-3, 3),
+    temperature=st.floats(0.1, 50, allow_subnormal=False),
+    bias=st.floats(-3, 3, allow_subnormal=False),
 )
 def test_confidence_rises_with_the_log_probability(
     log_probs: tuple[float, float], length: int, temperature: float, bias: float

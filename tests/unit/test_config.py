@@ -19,6 +19,7 @@ from seqloom import config
 from seqloom.config import Kind, Settings, Table, override, parse_yaml, read_yaml, render_yaml, validated
 from seqloom.errors import SeqloomError
 from seqloom.models.model import Generator
+from seqloom.models.rnn import DECODERS
 from seqloom.training.optim import OPTIMISERS
 
 
@@ -39,7 +40,7 @@ SHAPES: Table[object] = Table("shapes", {"plain": Plain, "fancy": Fancy})
 
 
 class Inner(Settings):
-    shape: Annotated[Settings, Kind(SHAPES, "fancy")] = Plain.Settings()
+    shape: Annotated[Settings, Kind(SHAPES)] = Plain.Settings()
     depth: int = Field(1, ge=0)
 
 
@@ -102,13 +103,40 @@ def test_braces_in_what_a_person_wrote_are_only_text() -> None:
     assert "'{lr}'" in refusal({"inner": {"shape": "{lr}"}})
 
 
-def test_a_bare_word_is_short_for_its_kind_and_a_mapping_has_a_default_kind() -> None:
+def test_a_bare_word_is_short_for_its_kind() -> None:
     wanted = Outer(inner=Inner(shape=Fancy.Settings()))
-    for shape in ("fancy", {"kind": "fancy"}, {}, Fancy.Settings()):
+    for shape in ("fancy", {"kind": "fancy"}, Fancy.Settings()):
         assert Outer.model_validate({"inner": {"shape": shape}}) == wanted
-    assert Outer.model_validate({"inner": {"shape": {"width": 9}}}).inner.shape == Fancy.Settings(width=9)
     assert Outer.model_validate({"maybe": "plain"}).maybe == Plain.Settings()
     assert Outer.model_validate({"maybe": None}).maybe is None
+
+
+class Holder(Settings):
+    inner: Inner = Inner(shape=Fancy.Settings(width=7, name="seven"), depth=2)
+
+
+@pytest.mark.parametrize(
+    ("given", "shape", "depth"),
+    [
+        ({}, Fancy.Settings(width=7, name="seven"), 2),
+        ({"depth": 5}, Fancy.Settings(width=7, name="seven"), 5),
+        ({"shape": {"rate": 0.25}}, Fancy.Settings(width=7, name="seven", rate=0.25), 2),
+        ({"shape": {"kind": "fancy", "width": 9}}, Fancy.Settings(width=9, name="seven"), 2),
+        ({"shape": {"kind": "plain"}}, Plain.Settings(), 2),
+        ({"shape": "fancy"}, Fancy.Settings(), 2),
+    ],
+)
+def test_a_mapping_keeps_what_it_leaves_out_of_the_default(given: object, shape: Settings, depth: int) -> None:
+    inner = Holder.model_validate({"inner": given}).inner
+    assert (inner.shape, inner.depth) == (shape, depth)
+
+
+def test_the_papers_decoders_keep_their_character_when_one_key_changes() -> None:
+    luong = DECODERS.settings({"kind": "luong", "attention": {"heads": 2}}).model_dump()
+    assert (luong["attention"]["score"]["kind"], luong["attention"]["query"]) == ("bilinear", "current")
+    bahdanau = DECODERS.settings({"kind": "bahdanau", "context": {"readout": False}, "attention": {"keys": "linear"}})
+    assert bahdanau.model_dump()["context"]["recurrence"] == "context"
+    assert bahdanau.model_dump()["attention"]["query"] == "previous"
 
 
 def test_settings_are_frozen_and_changes_are_judged_again() -> None:

@@ -49,7 +49,9 @@ def test_a_snapshot_survives_the_disk(tmp_path: Path, ema: float | None) -> None
 
 
 @given(
-    numbers=st.dictionaries(st.text(), st.floats(allow_nan=False, allow_infinity=False) | st.integers() | st.text()),
+    numbers=st.dictionaries(
+        st.text(), st.floats(allow_nan=False, allow_infinity=False, allow_subnormal=False) | st.integers() | st.text()
+    ),
     shapes=st.lists(st.lists(st.integers(0, 3), max_size=3), max_size=4),
 )
 @settings(max_examples=15, deadline=None)

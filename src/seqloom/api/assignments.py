@@ -1,8 +1,7 @@
-"""`--set` as people type it: short names, and keys below a default that the recipe does not spell out.
+"""`--set` as people type it: with short names.
 
 `lr=1e-3` is `training.optimiser.lr=1e-3`, the only key of the recipe that ends in `lr`. Of several such keys the least
-deep is meant (`steps` is `training.steps`); where two are equally deep, none is. A key below a part that the recipe
-leaves to its default keeps that part's kind: `training.optimiser.lr=1e-3` changes the rate of the default optimiser.
+deep is meant (`steps` is `training.steps`); where two are equally deep, none is.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ def full_keys(raw: Mapping[str, object], assignments: Sequence[str], where: str)
         key = _key(assignment)
         if assignment not in plain and key:
             key = _written_out(key, effective, where)
-        done += _kinds(key, raw, effective, done)
         done.append(f"{key}={assignment.partition('=')[2]}" if "=" in assignment else assignment)
     return done
 
@@ -53,23 +51,6 @@ def _written_out(key: str, effective: Mapping[str, object], where: str) -> str:
     if len(found) > 1 and found[0].count(".") == found[1].count("."):
         raise SeqloomError("E_USAGE", f"--set {key}: which one? {', '.join(found)}", where=where)
     return found[0] if found else key
-
-
-def _kinds(key: str, raw: Mapping[str, object], effective: Mapping[str, object], done: Sequence[str]) -> Iterator[str]:
-    """`a.b.kind=...` for every part above the key that only a default provides."""
-    parts = key.split(".")
-    for depth in range(1, len(parts)):
-        above = parts[:depth]
-        chosen = _at(effective, above)
-        is_given = _at(raw, above) is not None or any(_key(one).startswith(".".join(above) + ".") for one in done)
-        if not is_given and isinstance(chosen, Mapping) and "kind" in chosen and parts[depth] != "kind":
-            yield f"{'.'.join(above)}.kind={chosen['kind']}"
-
-
-def _at(tree: object, path: Sequence[str]) -> object:
-    for key in path:
-        tree = tree.get(key) if isinstance(tree, Mapping) else None
-    return tree
 
 
 def _paths(tree: Mapping[str, object], above: str) -> Iterator[str]:

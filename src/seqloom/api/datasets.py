@@ -9,7 +9,7 @@ from pathlib import Path
 
 from seqloom import config
 from seqloom.data.files import Tally
-from seqloom.data.readers import Example, read, spooled
+from seqloom.data.readers import Example, read, renamed, spooled
 from seqloom.data.split import Part, assign
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_write, read_bounded, sha256_file
@@ -69,11 +69,24 @@ def held_out_share(pairs: int) -> float:
     return min(LARGEST_SHARE, max(FEWEST, min(MOST, HELD_OUT * pairs)) / max(1, pairs))
 
 
+def portable(data: Data) -> Data:
+    """The same data by file names alone: what a bundle tells of it, and nobody's folders."""
+    sets = {"train": data.train, "dev": data.dev, "test": data.test}
+    given = {name: settings for name, settings in sets.items() if settings is not None}
+    return data.with_(**{name: renamed(settings, lambda path, _: Path(path).name) for name, settings in given.items()})
+
+
 def fingerprints(data: Data) -> dict[str, dict[str, str | int]]:
     """Size and sha256 of every data file, by name."""
     found: dict[str, dict[str, str | int]] = {}
     for path in sorted(set(chain.from_iterable(data.files().values()))):
         found[path] = {"size": Path(path).stat().st_size, "sha256": sha256_file(Path(path))}
+    return found
+
+
+def recorded(record: Path) -> dict[str, dict[str, str | int]]:
+    """The fingerprints that a run wrote down when it began."""
+    found: dict[str, dict[str, str | int]] = json.loads(read_bounded(record, 10_000_000))
     return found
 
 
@@ -83,7 +96,7 @@ def check_unchanged(data: Data, record: Path, allow_change: bool) -> None:
     if not record.exists() or allow_change:
         atomic_write(record, json.dumps(now, indent=1).encode())
         return
-    before = json.loads(read_bounded(record, 10_000_000))
+    before = recorded(record)
     changed = [path for path in now if before.get(path) != now[path]]
     if changed:
         sizes = "; ".join(

@@ -9,7 +9,7 @@ from seqloom import runtime, weights
 from seqloom.api.assignments import full_keys
 from seqloom.api.model import Model
 from seqloom.bundle import Bundle, open_bundle
-from seqloom.config import override, parse_yaml
+from seqloom.config import override, parse_yaml, read_yaml
 from seqloom.data.codec import TextCodec
 from seqloom.errors import SeqloomError
 from seqloom.metrics.calibration import Calibration
@@ -41,7 +41,7 @@ def load(
     """Open a run or bundle. `settings` are `key=value` over its recipe (those that leave the weights' shapes alone)."""
     chosen = runtime.apply(Runtime(device=device, threads=threads))
     bundle = open_bundle(find_bundle(run))
-    recipe = bundle_recipe(bundle, settings)
+    recipe = bundle_recipe(bundle, settings, _run_data(bundle.folder))
     source, target = load_codecs(recipe, bundle.folder)
     network = build_model(recipe, source, target)
     weights.restore(network, bundle.weights(allow_nonfinite), str(bundle.folder))
@@ -51,11 +51,19 @@ def load(
     return Model(name, recipe, source, target, network, bundle.about, calibration, chosen)
 
 
-def bundle_recipe(bundle: Bundle, settings: Sequence[str] = ()) -> Recipe:
+def _run_data(bundle: Path) -> object:
+    """Where the data lies, as the run around a bundle knows it; the bundle itself tells file names only."""
+    around = bundle.parent / "recipe.yaml"
+    return read_yaml(around).get("data") if bundle.name == "bundle" and around.is_file() else None
+
+
+def bundle_recipe(bundle: Bundle, settings: Sequence[str] = (), data: object = None) -> Recipe:
     where = str(bundle.folder / "recipe.yaml")
     raw = parse_yaml(bundle.recipe_text(), where)
     if not isinstance(raw, dict):
         raise SeqloomError("E_BUNDLE", "the bundle's recipe is not a mapping", where=where)
+    if data is not None:
+        raw = {**raw, "data": data}
     return recipe_from(override(raw, full_keys(raw, settings, where)), where)
 
 

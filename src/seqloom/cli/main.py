@@ -74,6 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """The exit code of a command line; every error is one line on stderr, with a traceback only under --debug."""
+    # GNU OpenMP's threads spin while they wait. Beside another busy process they then starve each other, and training
+    # becomes ten times slower; a short spin costs nothing alone. It is read when torch is loaded.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     given = list(arguments)
     debug = "--debug" in given
     given = [argument for argument in given if argument != "--debug"]  # welcome anywhere on the line

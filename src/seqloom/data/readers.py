@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -266,16 +266,21 @@ def files_of(settings: config.Settings, base: Path | None = None) -> list[str]:
     return [resolved(path, base) for path in flat if isinstance(path, str)]
 
 
-def spooled(settings: config.Settings, folder: Path, base: Path | None = None) -> config.Settings:
-    """The same dataset with stdin and pipes copied into `folder`: training reads its data more than once."""
+def renamed(settings: config.Settings, rename: Callable[[str, str], str]) -> config.Settings:
+    """The same dataset with every path put through `rename(path, a name of its own)`."""
     changes: dict[str, object] = {}
     for key in READERS[config.kind_of(settings)].path_keys:
         value = _plain(settings)[key]
         paths = [value] if isinstance(value, str) else value
         assert isinstance(paths, list)
-        local = [_spooled_file(resolved(path, base), folder / f"{key}-{i}") for i, path in enumerate(paths)]
-        changes[key] = local[0] if isinstance(value, str) else local
+        new = [rename(path, f"{key}-{i}") for i, path in enumerate(paths)]
+        changes[key] = new[0] if isinstance(value, str) else new
     return settings.with_(**changes)
+
+
+def spooled(settings: config.Settings, folder: Path, base: Path | None = None) -> config.Settings:
+    """The same dataset with stdin and pipes copied into `folder`: training reads its data more than once."""
+    return renamed(settings, lambda path, name: _spooled_file(resolved(path, base), folder / name))
 
 
 def _spooled_file(path: str, copy: Path) -> str:

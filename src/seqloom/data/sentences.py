@@ -14,10 +14,11 @@ _STOP = re.compile(
     r"""|(?P<cjk>[。！？]+[」』”’）]*)"""  # Chinese and Japanese need no blank
 )
 _BLANK = re.compile(r"\s*")
-_ABBREVIATIONS = frozenset(
-    """mr mrs ms dr prof st jr sr vs etc no nr vol fig al inc ltd co corp dept approx est gen col lt sgt capt rev hon
-    e.g i.e z.b d.h u.a bzw usw ca evtl ggf inkl bspw hr fr m mm mme mlle p pp cf av sra srta ud""".split()
-)
+_SHORT = """
+    mr mrs ms dr prof st jr sr vs etc no nr vol fig al inc ltd co corp dept approx est gen col lt sgt capt rev hon
+    e.g i.e z.b d.h u.a bzw usw ca evtl ggf inkl bspw hr fr m mm mme mlle p pp cf av sra srta ud
+"""
+_ABBREVIATIONS = frozenset(_SHORT.split())
 
 
 def split_sentences(text: str) -> list[tuple[str, str]]:

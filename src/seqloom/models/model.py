@@ -27,13 +27,13 @@ class Generator(nn.Module):
     """P(y given x) = prod p(y_t given y_<t, x): an encoder, a decoder, a head."""
 
     class Settings(config.Settings):
-        source_embedding: Annotated[config.Settings, Kind(EMBEDDINGS, "learned")] = Learned.Settings()
-        target_embedding: Annotated[config.Settings, Kind(EMBEDDINGS, "learned")] = Learned.Settings()
+        source_embedding: Annotated[config.Settings, Kind(EMBEDDINGS)] = Learned.Settings()
+        target_embedding: Annotated[config.Settings, Kind(EMBEDDINGS)] = Learned.Settings()
         shared: bool = False  # source and target use one embedding (and so one vocabulary)
         tied: bool = False  # the output matrix is the target embedding
-        encoder: Annotated[config.Settings, Kind(ENCODERS, "rnn")] = RecurrentEncoder.Settings()
-        decoder: Annotated[config.Settings, Kind(DECODERS, "luong")] = Luong.Settings()
-        head: Annotated[config.Settings, Kind(HEADS, "linear")] = Linear.Settings()
+        encoder: Annotated[config.Settings, Kind(ENCODERS)] = RecurrentEncoder.Settings()
+        decoder: Annotated[config.Settings, Kind(DECODERS)] = Luong.Settings()
+        head: Annotated[config.Settings, Kind(HEADS)] = Linear.Settings()
 
         @model_validator(mode="after")
         def _sharing(self) -> Generator.Settings:

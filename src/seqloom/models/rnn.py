@@ -41,7 +41,7 @@ class RecurrentEncoder(Encoder):
 
     class Settings(config.Settings):
         kind: Literal["rnn"] = "rnn"
-        cell: Annotated[config.Settings, Kind(CELLS, "lstm")] = LSTM.Settings()
+        cell: Annotated[config.Settings, Kind(CELLS)] = LSTM.Settings()
         width: int = Field(256, ge=1)  # of the states; with both directions each has half
         layers: int = Field(1, ge=1)
         bidirectional: bool = True
@@ -113,7 +113,7 @@ class RecurrentDecoder(Decoder):
 
     class Settings(config.Settings):
         kind: Literal["rnn"] = "rnn"
-        cell: Annotated[config.Settings, Kind(CELLS, "lstm")] = LSTM.Settings()
+        cell: Annotated[config.Settings, Kind(CELLS)] = LSTM.Settings()
         width: int = Field(256, ge=1)
         layers: int = Field(1, ge=1)
         dropout: Dropout = 0.0
@@ -121,7 +121,7 @@ class RecurrentDecoder(Decoder):
         summary_input: bool = False  # the summary as an input of every step (Kalchbrenner and Blunsom 2013)
         attention: DecoderAttention | None = None
         context: Uses = Uses()
-        compose: Annotated[config.Settings, Kind(COMPOSITIONS, "concat")] = Concatenation.Settings()
+        compose: Annotated[config.Settings, Kind(COMPOSITIONS)] = Concatenation.Settings()
         token_readout: bool = False  # the readout sees the last token's embedding as well (Bahdanau 2015)
 
         @model_validator(mode="after")
@@ -132,7 +132,9 @@ class RecurrentDecoder(Decoder):
                 raise ValueError("context: there is none without attention; set attention or leave context out")
             attention = self.attention
             if attention is None and self.start in ("zero", "learned") and not self.summary_input:
-                raise ValueError("start: this decoder never sees the source; set attention, summary_input or start: bridge")
+                raise ValueError(
+                    "start: this decoder never sees the source; set attention, summary_input or start: bridge"
+                )
             if attention is not None and attention.query == "previous" and self.context.recurrence == "attentional":
                 raise ValueError("context.recurrence: attentional needs attention.query: current")
             if attention is not None and not self._used():

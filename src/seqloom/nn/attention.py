@@ -25,7 +25,7 @@ Projection = Literal["identity", "linear", "relu"]
 class AttentionSettings(Settings):
     """Keys, queries, values, heads: every combination is a recipe line."""
 
-    score: Annotated[Settings, Kind(SCORES, "additive")] = Additive.Settings()
+    score: Annotated[Settings, Kind(SCORES)] = Additive.Settings()
     keys: Projection = "identity"
     queries: Projection = "identity"
     values: Literal["identity", "linear"] = "identity"

@@ -31,7 +31,7 @@ from seqloom.tasks.sampling import SAMPLING, Constant, Schedule
 class SearchSettings(config.Settings):
     """How outputs are looked for, unless a command says otherwise."""
 
-    strategy: Annotated[config.Settings, Kind(STRATEGIES, "beam")] = Beam.Settings()
+    strategy: Annotated[config.Settings, Kind(STRATEGIES)] = Beam.Settings()
     limits: Limits = Limits()
 
 
@@ -41,7 +41,7 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
     class Settings(config.Settings):
         kind: Literal["transduce"] = "transduce"
         label_smoothing: float = Field(0.0, ge=0.0, lt=1.0)
-        sampling: Annotated[config.Settings, Kind(SAMPLING, "constant")] = Constant.Settings()
+        sampling: Annotated[config.Settings, Kind(SAMPLING)] = Constant.Settings()
         sampling_pick: Literal["argmax", "sample"] = "argmax"  # how the decoder's own prediction is drawn
         history: Noise = Noise()  # on what the decoder reads; `drop` is word dropout
         edit_temperature: float = Field(0.0, ge=0.0)  # > 0: learn sampled edited targets

@@ -1,0 +1,86 @@
+"""Write the README's table of results from the files that `recipes/measure.py` and `benchmarks/demo.py` wrote.
+
+python docs/results.py          # rewrite the block between the markers
+python docs/results.py --check  # say whether it is up to date
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+BEGIN, END = "<!-- results: begin (docs/results.py writes this) -->", "<!-- results: end -->"
+
+ROWS = [  # task, recipe, result file, scores to show
+    (
+        "English spelling to phonemes",
+        "`seqloom demo`",
+        "benchmarks/results/demo-pronunciation.json",
+        {"string_error": "WER", "per": "PER"},
+    ),
+    (
+        "date phrases of 25 languages to ISO dates",
+        "`seqloom demo dates`",
+        "benchmarks/results/demo-dates.json",
+        {"exact": "exact match"},
+    ),
+    (
+        "German to English, LSTM with attention",
+        "[translation-luong](recipes/translation-luong.yaml)",
+        "recipes/results/translation-luong.json",
+        {"bleu": "BLEU, lower-cased"},
+    ),
+    (
+        "German to English, one vector and no attention",
+        "[translation-vector](recipes/translation-vector.yaml)",
+        "recipes/results/translation-vector.json",
+        {"bleu": "BLEU, lower-cased"},
+    ),
+]
+
+
+def machine(result: dict[str, object]) -> str:
+    described = result["machine"]
+    assert isinstance(described, dict)
+    if result["device"] == "cuda":
+        return f"one {described['gpu']}"
+    return f"{described['threads']} CPU cores"
+
+
+def row(task: str, recipe: str, file: str, shown: dict[str, str]) -> str:
+    result = json.loads((ROOT / file).read_text())
+    scores = "; ".join(
+        f"{name} {result['scores'][kind]['value']:.1f} "
+        f"({result['scores'][kind]['low']:.1f} to {result['scores'][kind]['high']:.1f})"
+        for kind, name in shown.items()
+    )
+    seconds = result.get("total_seconds", result["training_seconds"])
+    took = f"{seconds / 60:.1f} min on {machine(result)}"
+    return f"| {task} | {result['pairs']:,} | {recipe} | {scores} | {took} | [{result['date']}]({file}) |"
+
+
+def block() -> str:
+    lines = [
+        "| your task | pairs | recipe | score (95 % interval) | time | measured |",
+        "|---|---|---|---|---|---|",
+        *(row(*parts) for parts in ROWS),
+    ]
+    return "\n".join([BEGIN, *lines, END])
+
+
+def main() -> int:
+    text = README.read_text(encoding="utf-8")
+    before, rest = text.split(BEGIN)
+    after = rest.split(END)[1]
+    new = before + block() + after
+    if "--check" in sys.argv:
+        return 0 if new == text else 1
+    README.write_text(new, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
