@@ -13,6 +13,7 @@ import torch
 import seqloom
 from seqloom import weights
 from seqloom.api.load import find_bundle
+from seqloom.api.search_errors import measure_search_errors
 from seqloom.api.train import Run, Wishes, train
 from seqloom.bundle import open_bundle
 from seqloom.recipe import Recipe, recipe_from
@@ -180,6 +181,22 @@ def test_predictions_do_not_depend_on_batch_or_order(run: Run) -> None:
         assert a.text == b.text == c.text
         assert a.score == pytest.approx(b.score, abs=1e-5)
         assert a.score == pytest.approx(c.score, abs=1e-5)
+
+
+def test_deterministic_predictions_are_equal_to_the_last_bit(run: Run) -> None:
+    model = seqloom.load(run.folder)
+    rng = random.Random(4)
+    texts = ["".join(rng.choice(LETTERS) for _ in range(rng.randint(1, 12))) for _ in range(40)]
+    together = model(texts, beam=3, deterministic=True)
+    backwards = model(texts[::-1], beam=3, deterministic=True, batch_tokens=7)[::-1]
+    assert [p.as_dict() for p in together] == [p.as_dict() for p in backwards]
+
+
+def test_wider_beams_miss_the_best_output_less_often(run: Run) -> None:
+    found = measure_search_errors(seqloom.load(run.folder), ["abcd", "hgf", "ab", "hhaf"], beams=(1, 30))
+    assert found.tried == 4
+    assert found.proven > 0
+    assert found.errors[30] <= found.errors[1] <= found.proven
 
 
 def test_search_score_equals_forced_score(run: Run) -> None:

@@ -163,7 +163,7 @@ class Model:
         encoded = {i: ids for i, text in enumerate(texts) if text.strip() and (ids := self.source.encode(text))}
         places = list(encoded)
         lengths = np.array([len(encoded[i]) for i in places], dtype=np.int64)
-        for batch in in_order(lengths, options.batch_tokens):
+        for batch in in_order(lengths, options.batch_tokens, 1 if options.deterministic else None):
             indices = [places[row] for row in batch]
             found = self.search([np.asarray(encoded[i]) for i in indices], options)
             for i, hypotheses in zip(indices, found, strict=True):

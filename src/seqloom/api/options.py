@@ -28,6 +28,7 @@ class Options(Settings):
     split: bool | None = None  # paragraphs into sentences; null: for runs that learned single sentences
     on_long: Literal["error", "split", "skip"] = "error"
     batch_tokens: int = Field(4096, ge=1)
+    deterministic: bool = False  # one source at a time: byte for byte the same whatever else is asked, and slower
 
     @model_validator(mode="after")
     def _agree(self) -> Options:

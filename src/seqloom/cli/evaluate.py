@@ -56,6 +56,10 @@ def command(
     fail_under: list[str] = typer.Option(
         None, help="Exit 7 unless METRIC=VALUE is reached (error rates: not exceeded)."
     ),
+    search_errors: int = typer.Option(
+        None, min=1, help="On so many sources: how often do beams of 1 to 10 miss the best output?"
+    ),
+    settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="Change a key of the run's recipe."),
     samples: int = typer.Option(1000, min=1, help="Bootstrap samples of the 95 % intervals."),
     as_json: bool = typer.Option(False, "--json", help="One JSON document on stdout."),
     device: str = typer.Option("auto", help="auto, cpu, cuda, cuda:1, mps."),
@@ -65,7 +69,7 @@ def command(
     from seqloom.api.evaluate import Judge
     from seqloom.api.testset import chosen_examples
 
-    model = _opened(runs or [], ensemble, device, threads)
+    model = _opened(runs or [], ensemble, device, threads, settings)
     if model is None and outputs is None:
         raise SeqloomError("E_USAGE", "nothing to judge", fix="give a RUN, or --outputs FILE with --reference FILE")
     if write_outputs is not None and str(write_outputs) == "-":
@@ -75,6 +79,9 @@ def command(
     if plot is not None:
         _plot_folder(plot)
     examples = chosen_examples(judge.recipe, data, source, reference or (), part.value)
+    if search_errors is not None:
+        _print_search_errors(model, examples[:search_errors], as_json)
+        return
     options = _options(beam, greedy, search, on_long.value, split)
     systems: list[RunEvaluation] = []
     if outputs is not None:
@@ -99,15 +106,29 @@ def command(
 # --- what is asked for ---------------------------------------------------------------------------------------------
 
 
-def _opened(runs: list[str], ensemble: bool, device: str, threads: int | None) -> Model | None:
+def _opened(runs: list[str], ensemble: bool, device: str, threads: int | None, settings: list[str]) -> Model | None:
     from seqloom.api.load import load, load_ensemble
 
     if ensemble:
-        return load_ensemble(runs, device=device, threads=threads)
+        return load_ensemble(runs, device=device, threads=threads, settings=settings)
     if len(runs) > 1:
         fix = "--ensemble judges them as one, --against RUN beside each other, 'seqloom compare A B' which is better"
         raise SeqloomError("E_USAGE", f"{len(runs)} runs", fix=fix)
-    return load(runs[0], device=device, threads=threads) if runs else None
+    return load(runs[0], device=device, threads=threads, settings=settings) if runs else None
+
+
+def _print_search_errors(model: Model | None, examples: list[Example], as_json: bool) -> None:
+    from seqloom.api.search_errors import measure_search_errors
+
+    if model is None:
+        raise SeqloomError("E_USAGE", "search errors are those of a run", fix="give a RUN")
+    found = measure_search_errors(model, [example.source for example in examples])
+    if as_json:
+        say.as_json(found.as_dict())
+        return
+    rows = [(beam, f"{found.errors[beam]:,}", f"{found.share(beam):.1%}") for beam in found.errors]
+    note = f"of {found.proven:,} sources whose most probable output is proven ({found.tried:,} were tried)"
+    say.table("search errors", ("beam", "errors", "share"), rows, [note])
 
 
 def _options(beam: int | None, greedy: bool, search: str | None, on_long: str, split: bool | None) -> list[Options]:
@@ -180,7 +201,7 @@ def _second(
 
     if not Path(system).is_dir():
         return _file(judge, system, examples)
-    model = _opened([system], False, *machine)
+    model = _opened([system], False, *machine, [])
     assert model is not None
     if judge.recipe is not None and not same_data(judge.recipe, model.recipe):
         say.talk(f"caution: {system} {OTHER_DATA}")

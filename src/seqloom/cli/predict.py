@@ -63,6 +63,9 @@ def command(
     ),
     on_long: str = typer.Option("error", "--on-long", help="Over-long sources: error, split or skip."),
     on_bad_utf8: str = typer.Option("error", "--on-bad-utf8", help="Lines that are not UTF-8: error, skip or replace."),
+    deterministic: bool = typer.Option(
+        False, "--deterministic", help="One source at a time: equal to the last bit whatever stands beside it."
+    ),
     ensemble: bool = typer.Option(False, "--ensemble", help="Average the probabilities of several runs."),
     settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="Change a key of the run's recipe."),
     allow_nonfinite: bool = typer.Option(False, "--allow-nonfinite", help="Load weights that hold NaN all the same."),
@@ -88,6 +91,7 @@ def command(
         "prefix": prefix,
         "split": split,
         "on_long": on_long,
+        "deterministic": deterministic,
     }
     chosen_form = _form("jsonl" if as_json else form, n_best)
     one_of("--on-bad-utf8", on_bad_utf8, BAD_UTF8)
