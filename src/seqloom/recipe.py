@@ -90,7 +90,7 @@ class Recipe(Settings):
     model: Generator.Settings = Generator.Settings()
     task: Transduce.Settings = Transduce.Settings()
     batching: Batching = Batching()
-    training: Training = Training(epochs=20, patience=5)
+    training: Training  # how long is for a person to say: steps or epochs
     search: SearchSettings = SearchSettings()
     evaluation: Evaluating = Evaluating()
     runtime: Runtime = Runtime()

@@ -341,7 +341,10 @@ def test_average_makes_a_bundle_and_leaves_the_run_alone(seqloom, tiny_run: Path
     assert report["before"]["nll"] == pytest.approx(old["validation"]["nll"], abs=1e-4)
     assert card["calibration"] != old["calibration"]
     assert (tiny_run / "bundle" / "card.json").read_bytes() == before
-    assert seqloom("evaluate", tmp_path / "mean").code == 0
+    assert "--data" in seqloom("evaluate", tmp_path / "mean").err, "a bundle away from its run knows no folders"
+    copy = shutil.copytree(tiny_run, tmp_path / "copy")
+    assert seqloom("average", copy, "--last", "2").code == 0
+    assert seqloom("evaluate", copy / "averaged").code == 0
 
 
 def test_an_average_is_the_mean(seqloom, tiny_run: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from seqloom.config import Kind, Settings, Table, override, parse_yaml, read_yam
 from seqloom.errors import SeqloomError
 from seqloom.models.model import Generator
 from seqloom.models.rnn import DECODERS
+from seqloom.recipe import recipe_from
 from seqloom.training.optim import OPTIMISERS
 
 
@@ -391,3 +392,10 @@ def test_a_table_builds_what_its_settings_name() -> None:
     assert table.build(table.settings("named"), size=3).size == 3
     with pytest.raises(ValueError, match=r"unknown kind 'name' \(did you mean \"named\"\?\); things are: named"):
         table["name"]
+
+
+def test_a_recipe_trains_as_long_as_it_says_and_no_default_ends_it_sooner() -> None:
+    recipe = recipe_from({"data": {"train": "x.tsv"}, "training": {"steps": 9}}, "test")
+    assert (recipe.training.steps, recipe.training.epochs, recipe.training.patience) == (9, None, None)
+    with pytest.raises(SeqloomError, match="training"):
+        recipe_from({"data": {"train": "x.tsv"}}, "test")

@@ -53,8 +53,8 @@ def load(
 
 def _run_data(bundle: Path) -> object:
     """Where the data lies, as the run around a bundle knows it; the bundle itself tells file names only."""
-    around = bundle.parent / "recipe.yaml"
-    return read_yaml(around).get("data") if bundle.name == "bundle" and around.is_file() else None
+    around, marks = bundle.parent / "recipe.yaml", bundle.parent / "data.json"
+    return read_yaml(around).get("data") if around.is_file() and marks.is_file() else None
 
 
 def bundle_recipe(bundle: Bundle, settings: Sequence[str] = (), data: object = None) -> Recipe:

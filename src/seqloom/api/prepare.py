@@ -68,6 +68,10 @@ class Prepared:
         folder = self.folder / "cache" / part
         if (folder / "corpus.json").exists():
             return Corpus.open(folder)
+        first = next(examples(), None)
+        if first is None:
+            what = f"the {part} set is empty: too few different sources to hold some out"
+            raise SeqloomError("E_EMPTY", what, where=f"data.{part}", fix=f"give data.{part} a file, or more pairs")
         keep_text = part == "train" and self._samples_pieces()
         corpus, counts = Corpus.build(
             examples(), self.source, self.target, folder, self.recipe.data.limits, keep_text=keep_text

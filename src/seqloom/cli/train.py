@@ -79,7 +79,7 @@ def _what_to_train(recipe: Path | None, run: Path | None, start: Path | None) ->
         )
     if run is None:
         raise SeqloomError("E_USAGE", "--from without a recipe needs a folder for the new run", fix="add --run DIR")
-    for name in ("bundle/recipe.yaml", "recipe.yaml"):
+    for name in ("recipe.yaml", "bundle/recipe.yaml"):  # a run knows where its data lies, a bundle only the names
         if (start / name).is_file():
             return start / name, run
     raise SeqloomError("E_FILE", "no run to begin from", where=str(start), fix="give the folder of a trained run")
