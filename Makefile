@@ -22,8 +22,8 @@ stories: $(VENV)/.installed-dev  ## the long stories alone
 	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) -m story tests
 
 check: $(VENV)/.installed-dev  ## style, types, the direction of imports
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks docs recipes
+	$(BIN)/ruff format --check src tests benchmarks docs recipes
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -34,8 +34,8 @@ docs-test: $(VENV)/.installed-dev  ## run every command and Python block of READ
 	$(TEST_ENV) $(BIN)/python -m pytest tests/docs
 
 format: $(VENV)/.installed-dev
-	$(BIN)/ruff check --fix src tests benchmarks
-	$(BIN)/ruff format src tests benchmarks
+	$(BIN)/ruff check --fix src tests benchmarks docs recipes
+	$(BIN)/ruff format src tests benchmarks docs recipes
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,6 +1,6 @@
 """Draw the README's picture from a trained demo: where a pronunciation model looks while it speaks.
 
-    seqloom demo && python docs/pictures.py demo/pronunciation/run
+seqloom demo && python docs/pictures.py demo/pronunciation/run
 """
 
 from __future__ import annotations

@@ -32,14 +32,15 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], 
     from rich.table import Table
 
     console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 120)
-    drawn = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    console.print(title, style="italic", markup=False, soft_wrap=True)
+    drawn = Table(box=None, pad_edge=False)
     for index, column in enumerate(columns):
         drawn.add_column(column, justify="left" if index == 0 else "right", overflow="fold")
     for row in rows:
         drawn.add_row(*[str(cell) for cell in row])
     console.print(drawn)
     for note in notes:
-        console.print(note, markup=False)
+        console.print(note, markup=False, soft_wrap=not sys.stdout.isatty())
 
 
 def shown(path: Path) -> str:
