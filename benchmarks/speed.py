@@ -28,7 +28,7 @@ from seqloom.data.batching import Batching, TokenBatches
 from seqloom.data.codec import TextCodec
 from seqloom.data.corpus import Corpus, Limits
 from seqloom.data.readers import Example
-from seqloom.models.model import Generator
+from seqloom.models.model import EncoderDecoder
 from seqloom.recipe import Recipe, recipe_from
 from seqloom.runtime import Runtime
 from seqloom.tasks.transduce import SearchSettings, Transduce
@@ -89,7 +89,7 @@ def bare_windows(batches: list[Batch], sizes: tuple[int, int], width: int) -> It
 def loom_windows(corpus: Corpus, sizes: tuple[int, int], width: int, budget: int) -> Iterator[float]:
     """The same through seqloom's own loop: one `Logged` event per window."""
     side = {"kind": "learned", "width": width // 2}
-    settings = Generator.Settings.model_validate(
+    settings = EncoderDecoder.Settings.model_validate(
         {
             "source_embedding": side,
             "target_embedding": side,
@@ -97,7 +97,7 @@ def loom_windows(corpus: Corpus, sizes: tuple[int, int], width: int, budget: int
             "decoder": {"kind": "luong", "width": width, "start": "state"},
         }
     )
-    model = Generator(settings, source_vocabulary=sizes[0], target_vocabulary=sizes[1])
+    model = EncoderDecoder(settings, source_vocabulary=sizes[0], target_vocabulary=sizes[1])
     task = Transduce(Transduce.Settings(), vocabularies=sizes, searching=SearchSettings())
     training = Training(steps=10**9, log_every=WINDOW, validate_every=10**9)
     events = fit(

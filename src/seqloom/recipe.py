@@ -23,7 +23,8 @@ from seqloom.data.readers import Dataset, files_of
 from seqloom.data.tokenizers import Words
 from seqloom.data.vectors import read_vectors
 from seqloom.metrics import METRICS, Metric
-from seqloom.models.model import Generator
+from seqloom.models.generator import Generator, GeneratorSettings
+from seqloom.models.model import MODELS, EncoderDecoder
 from seqloom.nn.frontends import Embedding
 from seqloom.runtime import Runtime, seed_step
 from seqloom.tasks.transduce import SearchSettings, Transduce
@@ -87,7 +88,7 @@ class Recipe(Settings):
     data: Data
     source: TextCodec.Settings = TextCodec.Settings(tokenizer=Words.Settings())
     target: TextCodec.Settings = TextCodec.Settings(tokenizer=Words.Settings())
-    model: Generator.Settings = Generator.Settings()
+    model: Annotated[GeneratorSettings, Kind(MODELS)] = EncoderDecoder.Settings()
     task: Transduce.Settings = Transduce.Settings()
     batching: Batching = Batching()
     training: Training  # how long is for a person to say: steps or epochs
@@ -97,7 +98,7 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _sides_agree(self) -> Recipe:
-        if self.model.shared and self.source != self.target:
+        if self.model.one_vocabulary and self.source != self.target:
             raise ValueError("model.shared: one embedding needs one vocabulary; make `source` and `target` the same")
         known = ["nll", "perplexity", *map(kind_of, self.evaluation.metrics)]
         if self.training.metric not in known:
@@ -141,19 +142,19 @@ def _differences(one: object, other: object, path: str) -> list[str]:
 def build_model(recipe: Recipe, source: TextCodec, target: TextCodec) -> Generator:
     """The recipe's network for these vocabularies, weights drawn from the seed."""
     seed_step(recipe.runtime.seed, 0, stream="weights")
-    return Generator(recipe.model, source_vocabulary=len(source.vocabulary), target_vocabulary=len(target.vocabulary))
+    return MODELS.build(
+        recipe.model, source_vocabulary=len(source.vocabulary), target_vocabulary=len(target.vocabulary)
+    )
 
 
 def start_from_vectors(recipe: Recipe, model: Generator, source: TextCodec, target: TextCodec) -> dict[str, float]:
     """Copy given word vectors into the embeddings; the share of each vocabulary that a file covers."""
     covered: dict[str, float] = {}
-    sides = {"target": (recipe.model.target_embedding, model.target_embedding, target)}
-    if not recipe.model.shared:
-        sides["source"] = (recipe.model.source_embedding, model.source_embedding, source)
-    for side, (settings, embedding, codec) in sides.items():
+    codecs = {"source": source, "target": target}
+    for side, settings in recipe.model.embeddings.items():
         file = settings.model_dump().get("vectors")
         if file is not None:
-            covered[side] = _fill(embedding, codec, Path(str(file)))
+            covered[side] = _fill(model.embeddings()[side], codecs[side], Path(str(file)))
     return covered
 
 

@@ -21,7 +21,7 @@ from seqloom.batch import EOS, SPECIALS, Batch, Tokens
 from seqloom.config import Settings, Table
 from seqloom.errors import SeqloomError
 from seqloom.models.heads import HEADS
-from seqloom.models.model import Generator
+from seqloom.models.model import EncoderDecoder
 from seqloom.models.rnn import DECODERS, ENCODERS
 from seqloom.nn.frontends import EMBEDDINGS
 from seqloom.nn.layers import COMPOSITIONS
@@ -44,22 +44,22 @@ class Case:
     raw: Mapping[str, object] = field(compare=False)
 
     @property
-    def settings(self) -> Generator.Settings:
-        return Generator.Settings.model_validate(self.raw)
+    def settings(self) -> EncoderDecoder.Settings:
+        return EncoderDecoder.Settings.model_validate(self.raw)
 
     def __str__(self) -> str:
         return self.name
 
 
 @cache
-def build(case: Case, dtype: torch.dtype = torch.float64) -> Generator:
+def build(case: Case, dtype: torch.dtype = torch.float64) -> EncoderDecoder:
     """The model of a case, for all tests to share and none to change."""
     return fresh(case, dtype)
 
 
-def fresh(case: Case, dtype: torch.dtype = torch.float64, seed: int = 5) -> Generator:
+def fresh(case: Case, dtype: torch.dtype = torch.float64, seed: int = 5) -> EncoderDecoder:
     """A model of one's own. Every parameter is drawn: a learned start or a bias of zero would hide mistakes."""
-    whole = Generator(case.settings, source_vocabulary=SOURCE_VOCABULARY, target_vocabulary=TARGET_VOCABULARY)
+    whole = EncoderDecoder(case.settings, source_vocabulary=SOURCE_VOCABULARY, target_vocabulary=TARGET_VOCABULARY)
     return randomised(whole, dtype, seed)
 
 

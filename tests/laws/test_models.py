@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from seqloom.batch import Batch, Frames, Source, Tokens
 from seqloom.models.contracts import Decoder, Memory, State
 from seqloom.models.heads import HEADS
-from seqloom.models.model import Ensemble, Generator
+from seqloom.models.model import EncoderDecoder, Ensemble
 from seqloom.models.rnn import DECODERS, ENCODERS
 from seqloom.nn.frontends import EMBEDDINGS
 
@@ -50,7 +50,7 @@ def future(decoder: Decoder, state: State, rows: Tensor | None = None) -> Tensor
     return decoder(tokens if rows is None else tokens[rows], state.clone())[0]
 
 
-def started(generator: Generator, batch: Batch, hypotheses: int = 1) -> State:
+def started(generator: EncoderDecoder, batch: Batch, hypotheses: int = 1) -> State:
     return generator.start(batch.sources, hypotheses)
 
 
@@ -371,7 +371,7 @@ def test_an_ensemble_of_equals_is_each_of_them_and_of_others_the_mean_of_probabi
     one, other, batch = build(case), fresh(case, seed=8), some_batch()
     last = some_inputs(len(batch), 1)[:, 0]
 
-    def step(scorer: Generator | Ensemble) -> Tensor:
+    def step(scorer: EncoderDecoder | Ensemble) -> Tensor:
         log_probs, state = scorer.step(last, scorer.start(batch.sources, 1))
         rows = torch.tensor([1, 0, 3, 2])
         return torch.stack([log_probs, scorer.step(last, state.select(rows, rows))[0]])

@@ -12,7 +12,7 @@ from cases import ATTENTIVE_CASES, Case, build, close, every_attentive_case, eve
 from torch import Tensor
 
 from seqloom.batch import Batch
-from seqloom.models.model import Generator
+from seqloom.models.model import EncoderDecoder
 from seqloom.nn.layers import spread
 from seqloom.nn.tape import Tape, tap
 
@@ -20,7 +20,7 @@ STEPS, HYPOTHESES = 3, 2
 TAPS = ("decoder.attention", "decoder.context", "decoder.states", "encoder.attention", "encoder.states", "logits")
 
 
-def read(generator: Generator, batch: Batch, pieces: int = 1) -> Tensor:
+def read(generator: EncoderDecoder, batch: Batch, pieces: int = 1) -> Tensor:
     """Log-probabilities of a few forced tokens, read in so many pieces."""
     state = generator.start(batch.sources, HYPOTHESES)
     outputs = []

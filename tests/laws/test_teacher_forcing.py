@@ -25,7 +25,8 @@ from torch import Tensor
 
 from seqloom.batch import BOS, EOS, MASK, PAD, UNK, Batch, Tokens
 from seqloom.data.corpus import Pair
-from seqloom.models.model import Generator, shifted
+from seqloom.models.generator import shifted
+from seqloom.models.model import EncoderDecoder
 from seqloom.nn.tape import Tape
 from seqloom.tasks.sampling import Schedule
 from seqloom.tasks.transduce import SearchSettings, Transduce
@@ -42,7 +43,7 @@ def task(**raw: object) -> Transduce:
     )
 
 
-def training(case: Case = TABLE_CASES[0]) -> Generator:
+def training(case: Case = TABLE_CASES[0]) -> EncoderDecoder:
     return fresh(case).train()
 
 
@@ -175,7 +176,7 @@ def other_gold(target: Tokens) -> Tokens:
     return Tokens(torch.where(words, 6 + (target.ids - 5) % 4, target.ids), target.mask)
 
 
-def logits_of(transduce: Transduce, generator: Generator, batch: Batch) -> Tensor:
+def logits_of(transduce: Transduce, generator: EncoderDecoder, batch: Batch) -> Tensor:
     """The logits that the loss was computed from: the last thing to pass the tap."""
     torch.manual_seed(0)
     with Tape("logits") as tape:

@@ -18,7 +18,7 @@ import seqloom
 from seqloom import config
 from seqloom.config import Kind, Settings, Table, override, parse_yaml, read_yaml, render_yaml, validated
 from seqloom.errors import SeqloomError
-from seqloom.models.model import Generator
+from seqloom.models.model import EncoderDecoder
 from seqloom.models.rnn import DECODERS
 from seqloom.recipe import recipe_from
 from seqloom.training.optim import OPTIMISERS
@@ -355,8 +355,8 @@ def test_a_whole_model_survives_writing_and_reading() -> None:
         "head": "mlp",
         "tied": True,
     }
-    made = validated(Generator.Settings, raw, "test")
-    assert validated(Generator.Settings, parse_yaml(render_yaml(made), "test"), "test") == made
+    made = validated(EncoderDecoder.Settings, raw, "test")
+    assert validated(EncoderDecoder.Settings, parse_yaml(render_yaml(made), "test"), "test") == made
 
 
 @settings(max_examples=300, deadline=None)

@@ -17,9 +17,9 @@ from seqloom.data.batching import ended
 from seqloom.data.codec import TextCodec
 from seqloom.data.tokenizers import Characters
 from seqloom.errors import SeqloomError
-from seqloom.models.model import Generator
+from seqloom.models.model import EncoderDecoder
 from seqloom.nn.tape import Tape
-from seqloom.probe.explain import TAP, AttentionMap, attention
+from seqloom.probe.explain import AttentionMap, attention
 from seqloom.probe.heatmap import LONGEST, Style, render, style_of
 
 TEXTS = ["abcdef", "fedcba", "a b c"]
@@ -30,7 +30,7 @@ def codec() -> TextCodec:
     return TextCodec.train(TextCodec.Settings(tokenizer=Characters.Settings()), lambda: TEXTS, seed=1)
 
 
-def network(decoder: dict[str, object]) -> Generator:
+def network(decoder: dict[str, object]) -> EncoderDecoder:
     torch.manual_seed(0)
     size = len(codec().vocabulary)
     raw = {
@@ -39,7 +39,9 @@ def network(decoder: dict[str, object]) -> Generator:
         "encoder": {"width": 16},
         "decoder": {"width": 16, **decoder},
     }
-    return Generator(Generator.Settings.model_validate(raw), source_vocabulary=size, target_vocabulary=size).eval()
+    return EncoderDecoder(
+        EncoderDecoder.Settings.model_validate(raw), source_vocabulary=size, target_vocabulary=size
+    ).eval()
 
 
 DECODERS: dict[str, dict[str, object]] = {
@@ -59,9 +61,9 @@ def test_weights_and_probabilities_are_those_of_stepping(decoder: dict[str, obje
     weights, probabilities = [], []
     last = BOS
     for token in [*both.encode("fed"), EOS]:
-        with torch.inference_mode(), Tape(TAP) as tape:
+        with torch.inference_mode(), Tape("decoder.attention") as tape:
             log_probs, state = model.step(torch.tensor([last]), state)
-        weights.append(tape.joined(TAP, dim=2)[0])
+        weights.append(tape.joined("decoder.attention", dim=2)[0])
         probabilities.append(float(log_probs[0, token].exp()))
         last = token
     assert found.source == ("a", "b", "c", "<eos>")

@@ -68,7 +68,7 @@ def _has_words(codec: TextCodec) -> bool:
 def _from_vocabulary(model: Model) -> Counter[str] | None:
     """The vocabulary's own counts, if it dropped no word and is the target's alone."""
     chosen, counts = model.target.settings.vocabulary, model.target.vocabulary.counts
-    whole = chosen.max_size is None and chosen.min_count == 1 and not model.recipe.model.shared
+    whole = chosen.max_size is None and chosen.min_count == 1 and not model.recipe.model.one_vocabulary
     if counts is None or not whole or not _has_words(model.target):
         return None
     found: Counter[str] = Counter()

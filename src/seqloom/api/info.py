@@ -81,8 +81,7 @@ def _model(recipe: Recipe) -> dict[str, Plain]:
     model = recipe.model
     sides = {"source": recipe.source.tokenizer, "target": recipe.target.tokenizer}
     return {
-        "encoder": _described(model.encoder),
-        "decoder": _described(model.decoder),
+        **{name: _described(part) for name, part in model.parts.items()},
         "tokenizers": {side: kind_of(settings) for side, settings in sides.items()},
         "search": _described(recipe.search.strategy),
     }
@@ -97,7 +96,7 @@ def _described(settings: Settings) -> str:
 
 
 def _vocabularies(bundle: Bundle, recipe: Recipe) -> dict[str, Plain]:
-    sides = ("source",) if recipe.model.shared else ("source", "target")
+    sides = ("source",) if recipe.model.one_vocabulary else ("source", "target")
     return {side: len((bundle.folder / side / "vocabulary.txt").read_bytes().splitlines()) for side in sides}
 
 

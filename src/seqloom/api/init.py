@@ -28,7 +28,7 @@ from seqloom.data.files import BadUtf8
 from seqloom.data.profile import Looks, Profile, SideProfile, profile
 from seqloom.data.readers import Example, read
 from seqloom.errors import SeqloomError
-from seqloom.models.model import Generator
+from seqloom.models.model import MODELS
 from seqloom.recipe import Recipe
 from seqloom.runtime import Runtime
 from seqloom.tasks.transduce import Transduce
@@ -228,7 +228,7 @@ def estimated_seconds(recipe: Recipe, choices: Choices, tries: int = 3) -> float
     """
     device = runtime.apply(Runtime(device=recipe.runtime.device, threads=recipe.runtime.threads))
     sizes = (choices.source.vocabulary, choices.target.vocabulary)
-    network = Generator(recipe.model, source_vocabulary=sizes[0], target_vocabulary=sizes[1]).to(device)
+    network = MODELS.build(recipe.model, source_vocabulary=sizes[0], target_vocabulary=sizes[1]).to(device)
     task = Transduce(recipe.task, vocabularies=sizes, searching=recipe.search)
     optimiser = OPTIMISERS.build(recipe.training.optimiser, model=network)
     lengths = [max(1, round(side.mean)) for side in (choices.source, choices.target)]

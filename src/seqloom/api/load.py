@@ -70,11 +70,11 @@ def bundle_recipe(bundle: Bundle, settings: Sequence[str] = (), data: object = N
 def load_codecs(recipe: Recipe, folder: Path) -> tuple[TextCodec, TextCodec]:
     """Both sides' codecs as they were trained; one and the same where the vocabulary is shared."""
     source = TextCodec.load(recipe.source, folder / "source")
-    return source, source if recipe.model.shared else TextCodec.load(recipe.target, folder / "target")
+    return source, source if recipe.model.one_vocabulary else TextCodec.load(recipe.target, folder / "target")
 
 
 def save_codecs(recipe: Recipe, source: TextCodec, target: TextCodec, folder: Path) -> None:
-    for side, codec in (("source", source), *(() if recipe.model.shared else (("target", target),))):
+    for side, codec in (("source", source), *(() if recipe.model.one_vocabulary else (("target", target),))):
         (folder / side).mkdir()
         codec.save(folder / side)
 

@@ -26,7 +26,7 @@ from seqloom.errors import SeqloomError
 from seqloom.metrics.calibration import Calibration
 from seqloom.metrics.perplexity import perplexity
 from seqloom.models.contracts import Scorer
-from seqloom.models.model import Generator, shifted
+from seqloom.models.generator import Generator, shifted
 from seqloom.recipe import Recipe, parameters
 from seqloom.search.constraints import CONSTRAINTS, Constraint
 from seqloom.search.hypotheses import Hypothesis
@@ -249,7 +249,7 @@ class Model:
 
     def __repr__(self) -> str:
         languages = f"{self.recipe.languages.source} -> {self.recipe.languages.target}"
-        kinds = f"{kind_of(self.recipe.model.encoder)} -> {kind_of(self.recipe.model.decoder)}"
+        kinds = " -> ".join(kind_of(part) for part in self.recipe.model.parts.values())
         return f"Model({self.name!r}, {languages}, {kinds}, {parameters(self.network):,} parameters)"
 
 

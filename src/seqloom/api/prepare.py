@@ -19,7 +19,7 @@ from seqloom.data.corpus import Corpus, Pair
 from seqloom.data.readers import Example
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_folder
-from seqloom.models.model import Generator
+from seqloom.models.generator import Generator
 from seqloom.recipe import Recipe, build_model, build_task, parameters, start_from_vectors
 from seqloom.tasks.transduce import Transduce
 from seqloom.training import checkpoints
@@ -57,7 +57,7 @@ class Prepared:
             first = load(self.start)
             _check_same_text(recipe, first.recipe, self.start)
             return first.source, first.target
-        if recipe.model.shared:
+        if recipe.model.one_vocabulary:
             both = TextCodec.train(recipe.source, lambda: _both_sides(train()), seed)
             return both, both
         source = TextCodec.train(recipe.source, lambda: (example.source for example in train()), seed)

@@ -42,7 +42,7 @@ from seqloom.data.sentences import split_sentences
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_write
 from seqloom.metrics.perplexity import perplexity
-from seqloom.models.model import Generator
+from seqloom.models.generator import Generator
 from seqloom.recipe import Recipe, parameters
 from seqloom.shapes import Tensor
 from seqloom.training import checkpoints

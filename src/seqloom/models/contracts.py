@@ -90,6 +90,7 @@ class Decoder(nn.Module, ABC):
     """Reads target tokens after a memory. Law 1: reading in pieces equals reading at once."""
 
     width: int  # D of the features
+    attention_taps: tuple[str, ...] = ()  # taps of the weights over the source, layer by layer: N H T S
 
     @abstractmethod
     def start(self, memories: Mapping[str, Memory] | None, rows: int) -> State:

@@ -1,32 +1,32 @@
-"""Whole models: an encoder, a decoder and a head (`Generator`), and several of them averaged (`Ensemble`).
-
-A generator is a `Scorer`: search starts it on sources and steps it. It knows integers, never strings.
-"""
+"""Whole models: an encoder and a decoder (`EncoderDecoder`), the table of all, and several averaged (`Ensemble`)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from pydantic import model_validator
 from torch import nn
 
 from seqloom import config
-from seqloom.batch import BOS, Batch, Source, Tokens
-from seqloom.config import Kind
+from seqloom.batch import Batch, Source
+from seqloom.config import Kind, Table, kind_of
 from seqloom.models.contracts import Decoder, Encoder, Head, Memory, Scorer, State
+from seqloom.models.generator import Generator, GeneratorSettings
 from seqloom.models.heads import HEADS, Linear
 from seqloom.models.rnn import DECODERS, ENCODERS, Luong, RecurrentEncoder
-from seqloom.nn.frontends import EMBEDDINGS, Learned
-from seqloom.shapes import Float, Nll, Rows, StepLogProbs, Tensor
+from seqloom.nn.frontends import EMBEDDINGS, Embedding, Learned
+from seqloom.nn.tape import Tape
+from seqloom.shapes import Float, Rows, StepLogProbs, Tensor
 
 
-class Generator(nn.Module):
-    """P(y given x) = prod p(y_t given y_<t, x): an encoder, a decoder, a head."""
+class EncoderDecoder(Generator):
+    """An encoder hands its memory to a decoder."""
 
-    class Settings(config.Settings):
+    class Settings(GeneratorSettings):
+        kind: Literal["encoder_decoder"] = "encoder_decoder"
         source_embedding: Annotated[config.Settings, Kind(EMBEDDINGS)] = Learned.Settings()
         target_embedding: Annotated[config.Settings, Kind(EMBEDDINGS)] = Learned.Settings()
         shared: bool = False  # source and target use one embedding (and so one vocabulary)
@@ -36,15 +36,28 @@ class Generator(nn.Module):
         head: Annotated[config.Settings, Kind(HEADS)] = Linear.Settings()
 
         @model_validator(mode="after")
-        def _sharing(self) -> Generator.Settings:
+        def _sharing(self) -> EncoderDecoder.Settings:
             if self.shared and self.source_embedding != self.target_embedding:
                 raise ValueError("shared: source_embedding and target_embedding must be the same when shared")
             encoder, decoder = self.encoder.model_dump(), self.decoder.model_dump()
             if encoder.get("self_attention") and "attention" in decoder and decoder["attention"] is None:
                 raise ValueError("encoder.self_attention: nothing reads these states; set decoder.attention")
-            if self.tied and self.target_embedding.kind != "learned":  # type: ignore[attr-defined]
+            if self.tied and kind_of(self.target_embedding) != "learned":
                 raise ValueError("tied: only a learned target embedding can be tied to the output layer")
             return self
+
+        @property
+        def one_vocabulary(self) -> bool:
+            return self.shared
+
+        @property
+        def embeddings(self) -> Mapping[str, config.Settings]:
+            target = {"target": self.target_embedding}
+            return target if self.shared else {**target, "source": self.source_embedding}
+
+        @property
+        def parts(self) -> Mapping[str, config.Settings]:
+            return {"encoder": self.encoder, "decoder": self.decoder}
 
     def __init__(self, settings: Settings, *, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__()
@@ -64,42 +77,21 @@ class Generator(nn.Module):
     def encode(self, sources: Mapping[str, Source]) -> dict[str, Memory]:
         return {name: self.encoder(source) for name, source in sources.items()}
 
-    # --- the Scorer contract -----------------------------------------------------------------------------------------
-
     def start(self, sources: Mapping[str, Source], hypotheses: int) -> State:
         memories = self.encode(sources)
         count = next(iter(memories.values())).mask.shape[0]
         return self.decoder.start(memories, count * hypotheses)
 
-    def step(self, last: Rows, state: State) -> tuple[StepLogProbs, State]:
-        features, state = self.decoder(last[:, None], state)
-        return self.head.log_probs(features, state)[:, 0], state
+    def embeddings(self) -> Mapping[str, Embedding]:
+        return {"target": self.target_embedding, "source": self.source_embedding}
 
-    # --- teacher forcing ---------------------------------------------------------------------------------------------
-
-    def losses(
-        self, batch: Batch, history: Tokens | None = None, smoothing: float = 0.0
-    ) -> tuple[Float[Tensor, "M"], Float[Tensor, "M"]]:
-        """(minimised, nll) per real target token; `history` replaces the gold tokens that the decoder reads."""
-        assert batch.target is not None
-        inputs = shifted(batch.target if history is None else history)
-        state = self.start(batch.sources, 1)
-        features, state = self.decoder(inputs.ids, state)
-        return self.head.losses(features, state, batch.target, smoothing)
-
-    def nll(self, batch: Batch) -> Nll:
-        """-log p(y_t given y_<t, x) for every target position, zero behind the mask."""
-        assert batch.target is not None
-        state = self.start(batch.sources, 1)
-        features, state = self.decoder(shifted(batch.target).ids, state)
-        return self.head.nll(features, state, batch.target)
+    def attention(self, batch: Batch) -> list[Float[Tensor, "B H T S"]]:
+        with Tape(*self.decoder.attention_taps) as tape:
+            self.nll(batch)
+        return [tape.joined(name, dim=2) for name in self.decoder.attention_taps]
 
 
-def shifted(target: Tokens) -> Tokens:
-    """What the decoder reads when it must say `target`: BOS, then all but the last token."""
-    ids = torch.roll(target.ids, 1, dims=1)
-    ids[:, 0] = BOS
-    return Tokens(ids, target.mask)
+MODELS: Table[Generator] = Table("models", {"encoder_decoder": EncoderDecoder})
 
 
 class Ensemble(nn.Module):

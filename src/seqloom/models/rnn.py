@@ -154,6 +154,7 @@ class RecurrentDecoder(Decoder):
             if attention is None
             else Attention(attention, query=settings.width, memory=encoder.width, name="decoder.attention")
         )
+        self.attention_taps = () if attention is None else ("decoder.attention",)
         self.asks_previous = attention is not None and attention.query == "previous"
         self.recurrence, self.next_layer = settings.context.recurrence, settings.context.next_layer
         self._build_inputs(settings, encoder)

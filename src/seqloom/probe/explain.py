@@ -18,12 +18,9 @@ from seqloom.data.batching import collate_pairs, ended
 from seqloom.data.codec import TextCodec
 from seqloom.data.corpus import Pair
 from seqloom.errors import SeqloomError
-from seqloom.models.model import Generator
-from seqloom.nn.tape import Tape
+from seqloom.models.generator import Generator
 from seqloom.search.loop import search
 from seqloom.tasks.transduce import SearchSettings
-
-TAP = "decoder.attention"
 
 
 @dataclass(frozen=True)
@@ -74,16 +71,15 @@ def attention(
     said = _found(network, ended([np.asarray(read)]).to(device), searching) if output is None else target.encode(output)
     batch = collate_pairs([Pair(np.asarray(read), np.asarray(said, dtype=np.int64), 0)]).to(device)
     network.eval()
-    with Tape(TAP) as tape:
-        nll = network.nll(batch)  # 1 T
-    if not tape.steps(TAP):
+    layers = network.attention(batch)  # each 1 H T S
+    if not layers:
         what = "this model has no attention: its decoder reads one vector, so there is no map to draw"
         raise SeqloomError("E_USAGE", what, fix="train a decoder with attention, such as model.decoder.kind: luong")
     return AttentionMap(
         source=(*source.pieces(read), *source.pieces([EOS])),
         output=(*target.pieces(said), *target.pieces([EOS])),
-        weights=tape.joined(TAP, dim=2)[0].cpu().numpy(),  # H T S
-        probabilities=torch.exp(-nll[0]).cpu().numpy(),
+        weights=layers[-1][0].float().cpu().numpy(),
+        probabilities=torch.exp(-network.nll(batch)[0]).cpu().numpy(),
     )
 
 

@@ -18,7 +18,7 @@ from seqloom.batch import BOS, Batch, Tokens
 from seqloom.config import Kind
 from seqloom.data.batching import collate_pairs
 from seqloom.data.corpus import Pair
-from seqloom.models.model import Generator
+from seqloom.models.generator import Generator
 from seqloom.search.hypotheses import Hypothesis
 from seqloom.search.loop import Limits, search
 from seqloom.search.strategies import STRATEGIES, Beam

@@ -1,0 +1,87 @@
+"""What every model that writes a sequence can do, whatever it is made of: P(y given x) = prod p(y_t given y_<t, x).
+
+A generator is a decoder and a head that somebody starts on sources. It is a `Scorer`: search starts and steps it. It
+knows integers, never strings.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import torch
+from torch import nn
+
+from seqloom import config
+from seqloom.batch import BOS, Batch, Source, Tokens
+from seqloom.models.contracts import Decoder, Head, State
+from seqloom.nn.frontends import Embedding
+from seqloom.shapes import Float, Nll, Rows, StepLogProbs, Tensor
+
+
+class GeneratorSettings(config.Settings):
+    """What the rest of a recipe must know of a model's settings."""
+
+    @property
+    def one_vocabulary(self) -> bool:
+        """Do source and target share their tokens?"""
+        raise NotImplementedError
+
+    @property
+    def embeddings(self) -> Mapping[str, config.Settings]:
+        """Settings of the embedding of each side ("source", "target"); of a shared one, only the target's."""
+        raise NotImplementedError
+
+    @property
+    def parts(self) -> Mapping[str, config.Settings]:
+        """The named parts in the order in which a token passes them: encoder, decoder."""
+        raise NotImplementedError
+
+
+class Generator(nn.Module, ABC):
+    """A decoder, a head, and a way to start on sources."""
+
+    decoder: Decoder
+    head: Head
+
+    @abstractmethod
+    def start(self, sources: Mapping[str, Source], hypotheses: int) -> State:
+        """State before the first target token, for B sources x `hypotheses` rows."""
+
+    @abstractmethod
+    def embeddings(self) -> Mapping[str, Embedding]:
+        """The embedding of each side, under the names that the settings give them."""
+
+    @abstractmethod
+    def attention(self, batch: Batch) -> list[Float[Tensor, "B H T S"]]:
+        """Where each target token's prediction looked in the source, layer by layer; none without attention."""
+
+    def step(self, last: Rows, state: State) -> tuple[StepLogProbs, State]:
+        features, state = self.decoder(last[:, None], state)
+        return self.head.log_probs(features, state)[:, 0], state
+
+    # --- teacher forcing ---------------------------------------------------------------------------------------------
+
+    def losses(
+        self, batch: Batch, history: Tokens | None = None, smoothing: float = 0.0
+    ) -> tuple[Float[Tensor, "M"], Float[Tensor, "M"]]:
+        """(minimised, nll) per real target token; `history` replaces the gold tokens that the decoder reads."""
+        assert batch.target is not None
+        inputs = shifted(batch.target if history is None else history)
+        state = self.start(batch.sources, 1)
+        features, state = self.decoder(inputs.ids, state)
+        return self.head.losses(features, state, batch.target, smoothing)
+
+    def nll(self, batch: Batch) -> Nll:
+        """-log p(y_t given y_<t, x) for every target position, zero behind the mask."""
+        assert batch.target is not None
+        state = self.start(batch.sources, 1)
+        features, state = self.decoder(shifted(batch.target).ids, state)
+        return self.head.nll(features, state, batch.target)
+
+
+def shifted(target: Tokens) -> Tokens:
+    """What the decoder reads when it must say `target`: BOS, then all but the last token."""
+    ids = torch.roll(target.ids, 1, dims=1)
+    ids[:, 0] = BOS
+    return Tokens(ids, target.mask)
