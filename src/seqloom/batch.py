@@ -6,7 +6,7 @@ A batch knows integers and floats, never strings and never files. Padding is at 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 
@@ -21,10 +21,15 @@ SPECIALS = ("<pad>", "<unk>", "<bos>", "<eos>", "<mask>", "<sep>")  # how they a
 
 @dataclass(frozen=True)
 class Tokens:
-    """Token ids; positions behind the mask hold any valid id and never matter."""
+    """Token ids; positions behind the mask hold any valid id and never matter.
+
+    `copies` is there where outputs may copy from this source: for each position the target id of the same piece, V + k
+    for the k-th different piece of this source that the target vocabulary (of size V) lacks, -1 for what is no piece.
+    """
 
     ids: Int[Tensor, "B S"]
     mask: Bool[Tensor, "B S"]
+    copies: Int[Tensor, "B S"] | None = None
 
     @staticmethod
     def pad(sequences: Sequence[Sequence[int]], fill: int = 0) -> Tokens:
@@ -46,10 +51,13 @@ class Tokens:
         return embed(self.ids)
 
     def to(self, device: torch.device) -> Tokens:
-        return Tokens(self.ids.to(device, non_blocking=True), self.mask.to(device, non_blocking=True))
+        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def rows(self, index: Int[Tensor, "b"]) -> Tokens:
-        return Tokens(self.ids[index], self.mask[index])
+        return self._map(lambda tensor: tensor[index])
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> Tokens:
+        return Tokens(change(self.ids), change(self.mask), None if self.copies is None else change(self.copies))
 
 
 @dataclass(frozen=True)
@@ -84,6 +92,10 @@ class Batch:
     sources: Mapping[str, Source]
     target: Tokens | None
     examples: Sequence[int] = field(default_factory=tuple)
+    weights: Float[Tensor, "B"] | None = (
+        None  # how much each example counts in the loss; all alike where there are none
+    )
+    alignment: Float[Tensor, "B T S"] | None = None  # gold, each row summing to 1, or to 0 where nothing is known
 
     def __len__(self) -> int:
         return next(iter(self.sources.values())).mask.shape[0]
@@ -94,11 +106,24 @@ class Batch:
         return 0 if self.target is None else int(self.target.mask.sum())
 
     def to(self, device: torch.device) -> Batch:
-        sources = {name: source.to(device) for name, source in self.sources.items()}
-        return replace(self, sources=sources, target=self.target and self.target.to(device))
+        return self._map(
+            lambda part: part.to(device), lambda tensor: tensor.to(device, non_blocking=True), self.examples
+        )
 
     def rows(self, index: Int[Tensor, "b"]) -> Batch:
         """A part of the batch; out-of-memory recovery and tests split batches with this."""
-        sources = {name: source.rows(index) for name, source in self.sources.items()}
         examples = [self.examples[i] for i in index.tolist()] if self.examples else ()
-        return Batch(sources, self.target and self.target.rows(index), examples)
+        return self._map(lambda part: part.rows(index), lambda tensor: tensor[index], examples)
+
+    def _map(
+        self, on_parts: Callable[[Source], Source], on_tensors: Callable[[Tensor], Tensor], examples: Sequence[int]
+    ) -> Batch:
+        target = None if self.target is None else on_parts(self.target)
+        assert target is None or isinstance(target, Tokens)
+        return Batch(
+            {name: on_parts(source) for name, source in self.sources.items()},
+            target,
+            examples,
+            None if self.weights is None else on_tensors(self.weights),
+            None if self.alignment is None else on_tensors(self.alignment),
+        )
