@@ -93,7 +93,7 @@ class Batch:
     target: Tokens | None
     examples: Sequence[int] = field(default_factory=tuple)
     weights: Float[Tensor, "B"] | None = (
-        None  # how much each example counts in the loss; all alike where there are none
+        None  # how much each example counts in the loss; null: all alike
     )
     alignment: Float[Tensor, "B T S"] | None = None  # gold, each row summing to 1, or to 0 where nothing is known
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from seqloom.api.evaluate import Judge, RunEvaluation
     from seqloom.api.model import Model
     from seqloom.api.options import Options
+    from seqloom.api.search_errors import SearchErrors
     from seqloom.data.readers import Example
     from seqloom.metrics.evaluation import Score
 
@@ -79,9 +80,6 @@ def command(
     if plot is not None:
         _plot_folder(plot)
     examples = chosen_examples(judge.recipe, data, source, reference or (), part.value)
-    if search_errors is not None:
-        _print_search_errors(model, examples[:search_errors], as_json)
-        return
     options = _options(beam, greedy, search, on_long.value, split)
     systems: list[RunEvaluation] = []
     if outputs is not None:
@@ -93,11 +91,14 @@ def command(
     systems = _told_apart(systems, outputs or " ".join(runs), against)
     if write_outputs is not None:
         _write_outputs(write_outputs, systems[0])
+    missed = None if search_errors is None else _search_errors(model, examples[:search_errors])
     if as_json:
         others = {"others": [system.as_dict() for system in systems[1:]]} if systems[1:] else {}
-        say.as_json({**systems[0].as_dict(), **others})
+        proven = {} if missed is None else {"search_errors": missed.as_dict()}
+        say.as_json({**systems[0].as_dict(), **others, **proven})
     else:
         print_report(systems)
+        _print_search_errors(missed)
     if plot is not None:
         _draw(systems, plot)
     _keep(gates, systems[0])
@@ -117,18 +118,20 @@ def _opened(runs: list[str], ensemble: bool, device: str, threads: int | None, s
     return load(runs[0], device=device, threads=threads, settings=settings) if runs else None
 
 
-def _print_search_errors(model: Model | None, examples: list[Example], as_json: bool) -> None:
+def _search_errors(model: Model | None, examples: list[Example]) -> SearchErrors:
     from seqloom.api.search_errors import measure_search_errors
 
     if model is None:
         raise SeqloomError("E_USAGE", "search errors are those of a run", fix="give a RUN")
-    found = measure_search_errors(model, [example.source for example in examples])
-    if as_json:
-        say.as_json(found.as_dict())
-        return
-    rows = [(beam, f"{found.errors[beam]:,}", f"{found.share(beam):.1%}") for beam in found.errors]
-    note = f"of {found.proven:,} sources whose most probable output is proven ({found.tried:,} were tried)"
-    say.table("search errors", ("beam", "errors", "share"), rows, [note])
+    return measure_search_errors(model, [example.source for example in examples])
+
+
+def _print_search_errors(found: SearchErrors | None) -> None:
+    if found is not None:
+        rows = [(beam, f"{found.errors[beam]:,}", f"{found.share(beam):.1%}") for beam in found.errors]
+        note = f"of {found.proven:,} sources whose most probable output is proven ({found.tried:,} were tried)"
+        say.data("")
+        say.table("search errors", ("beam", "errors", "share"), rows, [note])
 
 
 def _options(beam: int | None, greedy: bool, search: str | None, on_long: str, split: bool | None) -> list[Options]:
@@ -341,7 +344,7 @@ def _draw(systems: list[RunEvaluation], folder: Path) -> None:
         series = {system.name: system.evaluation.by_length.get(score.name, ()) for system in systems}
         if any(series.values()):
             written.append(folder / f"by-length-{word}.png")
-            plot_by_length(series, score.name, written[-1])
+            plot_by_length(series, score.name, written[-1], systems[0].length_unit)
     known = {system.name: system.by_frequency for system in systems if system.by_frequency is not None}
     if known:
         written.append(folder / "by-frequency.png")

@@ -24,7 +24,7 @@ LINES = ("-", "--", "-.", ":")
 GREY = "#767676"
 
 
-def plot_by_length(series: Mapping[str, Sequence[Bucket]], metric_name: str, path: Path) -> None:
+def plot_by_length(series: Mapping[str, Sequence[Bucket]], metric_name: str, path: Path, unit: str = "words") -> None:
     """The famous plot: score by source length, one line per system, with 95 % intervals."""
     figure = _figure(7.0, 4.2)
     axes = figure.add_subplot()
@@ -43,7 +43,10 @@ def plot_by_length(series: Mapping[str, Sequence[Bucket]], metric_name: str, pat
     axes.set_xlim(-0.5, max(len(spans), 1) - 0.5)
     axes.set_ylim(bottom=0)
     _finish(
-        axes, "source length (number of sentences)", metric_name, f"{metric_name} by source length, with 95 % intervals"
+        axes,
+        f"source length in {unit} (number of sentences)",
+        metric_name,
+        f"{metric_name} by source length, with 95 % intervals",
     )
     if len(series) > 1:
         _legend(axes)
@@ -120,6 +123,8 @@ def _line(axes: Axes, number: int, label: str, across: Sequence[float], up: Sequ
         linestyle=LINES[number % len(LINES)],
         linewidth=1.8,
         markersize=5.5,
+        clip_on=False,  # a marker on the edge is whole
+        zorder=4,
     )
 
 
