@@ -45,9 +45,11 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed-demo: pyproject.toml constraints.txt | $(BIN)/python
+	@echo 'installing into $(VENV): PyTorch is large, this may take some minutes'
 	$(INSTALL) --editable '.[demo,plot]'
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo 'installing into $(VENV): PyTorch is large, this may take some minutes'
 	$(INSTALL) --editable '.[dev]'
 	@touch $@ $(VENV)/.installed-demo

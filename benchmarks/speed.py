@@ -26,6 +26,7 @@ from seqloom.api.train import train
 from seqloom.batch import BOS, Batch
 from seqloom.data.batching import Batching, TokenBatches
 from seqloom.data.codec import TextCodec
+from seqloom.data.codecs import Codecs
 from seqloom.data.corpus import Corpus, Limits
 from seqloom.data.readers import Example
 from seqloom.models.model import EncoderDecoder
@@ -120,7 +121,7 @@ def training_speed(windows: int, width: int, budget: int) -> dict[str, float]:
     )
     sizes = (len(source.vocabulary), len(target.vocabulary))
     with tempfile.TemporaryDirectory() as folder:
-        corpus, _ = Corpus.build(examples, source, target, Path(folder) / "corpus", Limits())
+        corpus, _ = Corpus.build(examples, Codecs(source, target), Path(folder) / "corpus", Limits())
         batches = TokenBatches(corpus, Batching(tokens=budget), 1)
         ready = list(batches.epoch(0))
         bare, loom = bare_windows(ready, sizes, width), loom_windows(corpus, sizes, width, budget)

@@ -1,8 +1,10 @@
 """Train a recipe, judge it on its test set, write what came out: every number in the README begins here.
 
-    python recipes/measure.py recipes/translation-luong.yaml --set data.train.source=... --output recipes/results/x.json
+python recipes/measure.py recipes/translation-luong.yaml --set data.train.source=... --output recipes/results/x.json
+python recipes/measure.py recipes/pronunciation-small.yaml --seeds 1-5 --ensemble
 
-The result names recipe, date, machine, seed, scores with intervals and signatures, parameters and seconds.
+The result names recipe, date, machine, seeds, scores with intervals and signatures, parameters and seconds. With
+several seeds `scores` holds the means, `runs` each seed's own; the interval of a mean is that of the middle run.
 """
 
 from __future__ import annotations
@@ -11,63 +13,108 @@ import argparse
 import json
 import statistics
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from seqloom import runtime
-from seqloom.api.evaluate import evaluate
-from seqloom.api.load import load
-from seqloom.api.train import Run, Wishes, train
+from seqloom.api.evaluate import RunEvaluation, evaluate
+from seqloom.api.load import load, load_ensemble
+from seqloom.api.many import parse_seeds
+from seqloom.api.train import Wishes, train
 from seqloom.recipe import parameters
 from seqloom.training.console import Console
 
+Score = dict[str, object]
 
-def measured(recipe: Path, run: Path, assignments: list[str]) -> dict[str, object]:
-    started_at = time.monotonic()
-    with Console() as console:
-        done: Run = train(recipe, run, assignments, Wishes(observers=[console], tell=print))
-    trained = time.monotonic() - started_at
-    model = load(run)
-    result = evaluate(model)
-    logged = [line["tokens_per_second"] for line in done.metrics if line["event"] == "logged"]
-    assert result.decoding is not None
-    return {
+
+def measured(recipe: Path, run: Path, assignments: list[str], seeds: list[int], ensemble: bool) -> dict[str, object]:
+    folders = [run / f"seed-{seed}" if len(seeds) > 1 else run for seed in seeds]
+    runs = [
+        one_run(recipe, folder, [*assignments, f"runtime.seed={seed}"], seed)
+        for seed, folder in zip(seeds, folders, strict=True)
+    ]
+    model = load(folders[0])
+    common: dict[str, object] = {
         "recipe": recipe.stem,
+        "settings": assignments,
         "date": datetime.now(UTC).date().isoformat(),
         "machine": runtime.describe(),
         "device": str(model.device),
-        "seed": model.recipe.runtime.seed,
+        "seed": seeds[0],
+        "seeds": seeds,
         "parameters": parameters(model.network),
-        "pairs": json.loads((run / "cache" / "train" / "corpus.json").read_text())["sizes"]["lines"] // 8,
-        "steps": max(line["step"] for line in done.metrics),
-        "training_seconds": round(trained, 1),
+        "pairs": json.loads((folders[0] / "cache" / "train" / "corpus.json").read_text())["sizes"]["lines"] // 8,
+    }
+    for key in ("steps", "training_seconds", "training_tokens_per_second", "perplexity"):
+        common[key] = round(statistics.mean(float(one[key]) for one in runs), 2)  # type: ignore[arg-type]
+    common |= {key: runs[0][key] for key in ("sentences", "search", "prediction_tokens_per_second")}
+    common["scores"] = means([one["scores"] for one in runs])  # type: ignore[misc]
+    if len(runs) > 1:
+        common["runs"] = runs
+    if ensemble:
+        common["ensemble"] = scores_of(evaluate(load_ensemble(folders)))
+    return common
+
+
+def one_run(recipe: Path, folder: Path, assignments: list[str], seed: int) -> dict[str, object]:
+    started_at = time.monotonic()
+    with Console() as console:
+        done = train(recipe, folder, assignments, Wishes(observers=[console], tell=print))
+    elapsed = time.monotonic() - started_at
+    result = evaluate(load(folder))
+    assert result.decoding is not None
+    logged = [float(str(line["tokens_per_second"])) for line in done.metrics if line["event"] == "logged"]
+    return {
+        "seed": seed,
+        "steps": max(int(str(line["step"])) for line in done.metrics),
+        "training_seconds": round(elapsed, 1),
         "training_tokens_per_second": round(statistics.median(logged)),
         "sentences": result.sentences,
         "perplexity": result.perplexity,
         "search": result.decoding.search,
         "prediction_tokens_per_second": round(result.decoding.tokens_per_second),
-        "scores": {
-            kind: {
-                "name": score.name,
-                "value": score.value,
-                "low": score.interval.low,
-                "high": score.interval.high,
-                "signature": score.signature,
-            }
-            for kind, score in result.scores.items()
-        },
+        "scores": scores_of(result),
     }
 
 
+def scores_of(result: RunEvaluation) -> dict[str, Score]:
+    return {
+        kind: {
+            "name": score.name,
+            "value": score.value,
+            "low": score.interval.low,
+            "high": score.interval.high,
+            "signature": score.signature,
+        }
+        for kind, score in result.scores.items()
+    }
+
+
+def means(runs: Sequence[dict[str, Score]]) -> dict[str, Score]:
+    """Mean and deviation of each score over the seeds; interval and signature of the run in the middle."""
+    found: dict[str, Score] = {}
+    for kind in runs[0]:
+        ordered = sorted((run[kind] for run in runs), key=lambda score: float(str(score["value"])))
+        values = [float(str(score["value"])) for score in ordered]
+        found[kind] = {**ordered[len(ordered) // 2], "value": statistics.mean(values)}
+        if len(values) > 1:
+            found[kind]["deviation"] = statistics.stdev(values)
+    return found
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipe", type=Path)
     parser.add_argument("--run", type=Path, default=None)
     parser.add_argument("--set", dest="assignments", action="append", default=[])
+    parser.add_argument("--seeds", default="1", help="such as 1-5")
+    parser.add_argument("--ensemble", action="store_true", help="judge all seeds as one model as well")
     parser.add_argument("--output", type=Path, default=None)
     arguments = parser.parse_args()
     run = arguments.run or Path("runs") / arguments.recipe.stem
-    result = measured(arguments.recipe, run, arguments.assignments)
+    seeds = parse_seeds(arguments.seeds)
+    result = measured(arguments.recipe, run, arguments.assignments, seeds, arguments.ensemble)
     output = arguments.output or Path(__file__).parent / "results" / f"{arguments.recipe.stem}.json"
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(result, indent=1) + "\n")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from seqloom.api.compare import compare
     from seqloom.api.evaluate import RunEvaluation, evaluate, evaluate_files
+    from seqloom.api.fusion import fuse
     from seqloom.api.load import load, load_ensemble
     from seqloom.api.many import train_many
     from seqloom.api.model import Model
@@ -30,6 +31,7 @@ _HOMES = {
     "evaluate": "seqloom.api.evaluate",
     "evaluate_files": "seqloom.api.evaluate",
     "RunEvaluation": "seqloom.api.evaluate",
+    "fuse": "seqloom.api.fusion",
     "train_many": "seqloom.api.many",
     "load": "seqloom.api.load",
     "load_ensemble": "seqloom.api.load",
@@ -51,6 +53,7 @@ __all__ = [
     "compare",
     "evaluate",
     "evaluate_files",
+    "fuse",
     "load",
     "load_ensemble",
     "train",

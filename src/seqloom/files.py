@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from seqloom.errors import SeqloomError
 
@@ -57,10 +58,17 @@ def read_bounded(path: Path, limit: int) -> bytes:
 
 def atomic_write(path: Path, data: bytes) -> None:
     """Replace `path` by `data`: afterwards it holds all of it, or what it held before."""
+    with atomic_file(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """A new file to write, which becomes `path` when the block ends well and vanishes when it does not."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

@@ -6,24 +6,29 @@ when a run begins (threads, device, shares of a split) is written into the effec
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field, model_validator
 from torch import nn
 
-from seqloom.config import Kind, Settings, kind_of, override, read_yaml, validated
+from seqloom.batch import SPECIALS
+from seqloom.config import Kind, Settings, Table, kind_of, override, read_yaml, validated
 from seqloom.data.batching import Batching
 from seqloom.data.codec import TextCodec
-from seqloom.data.corpus import Limits as PairLimits
+from seqloom.data.codecs import Codecs
+from seqloom.data.examples import ITEMS, ExtraName
 from seqloom.data.files import BadUtf8
-from seqloom.data.readers import Dataset, files_of
-from seqloom.data.tokenizers import Words
+from seqloom.data.filters import Limits as PairLimits
+from seqloom.data.mixing import Mixing, Mixture
+from seqloom.data.readers import Dataset, Datasets, ReaderSettings, files_of
+from seqloom.data.tokenizers import TOKENIZERS, Symbols, Words
 from seqloom.data.vectors import read_vectors
 from seqloom.metrics import METRICS, Metric
 from seqloom.models.generator import Generator, GeneratorSettings
+from seqloom.models.memories import ExtraSource
 from seqloom.models.model import MODELS, EncoderDecoder
 from seqloom.nn.frontends import Embedding
 from seqloom.runtime import Runtime, seed_step
@@ -52,17 +57,63 @@ class Split(Settings):
 class Data(Settings):
     """Where the pairs are. Paths are relative to where the command is typed."""
 
-    train: Dataset
+    train: Datasets  # one dataset, or a list of them: mixed by their `share`, by `mixing`, or as they come
     dev: Dataset | None = None
     test: Dataset | None = None
+    mixing: Mixing = Mixing()
     split: Split = Split()
     limits: PairLimits = PairLimits()
     on_bad_utf8: BadUtf8 = "error"
 
+    @property
+    def sets(self) -> dict[str, tuple[ReaderSettings, ...]]:
+        """The datasets of every set that is given; only `train` can have several."""
+        train = self.train if isinstance(self.train, tuple) else (self.train,)
+        given = {"train": train, "dev": (self.dev,), "test": (self.test,)}
+        return {name: tuple(one for one in sets if one is not None) for name, sets in given.items() if any(sets)}
+
+    def with_sets(self, change: Callable[[ReaderSettings, str, int], ReaderSettings]) -> Data:
+        """The same with every dataset put through `change(dataset, set, its number there)`."""
+        changed: dict[str, object] = {}
+        for name, sets in self.sets.items():
+            new = tuple(change(one, name, number) for number, one in enumerate(sets))
+            changed[name] = new if name == "train" and isinstance(self.train, tuple) else new[0]
+        return self.with_(**changed)
+
     def files(self) -> dict[str, list[str]]:
         """The files of every set that is given."""
-        sets = {"train": self.train, "dev": self.dev, "test": self.test}
-        return {name: files_of(settings) for name, settings in sets.items() if settings is not None}
+        return {name: [path for one in sets for path in files_of(one)] for name, sets in self.sets.items()}
+
+    def mixture(self, sizes: Sequence[int]) -> Mixture | None:
+        """How corpora of these sizes are mixed; nothing where an epoch is every pair once."""
+        shares = [one.share for one in self.sets["train"]]
+        if self.mixing.temperature is None and not any(shares):
+            return None
+        return Mixture([*sizes, *[0] * (len(shares) - len(sizes))], shares, self.mixing.temperature)
+
+    @model_validator(mode="after")
+    def _mixes(self) -> Data:
+        train = self.sets["train"]
+        shares = [one.share for one in train if one.share is not None]
+        if len(train) < 2 and (shares or self.mixing.temperature is not None):
+            raise ValueError("train: one dataset alone is not mixed; leave share and mixing out, or give a list")
+        if shares and self.mixing.temperature is not None:
+            raise ValueError("mixing.temperature: shares are given; leave one of both out")
+        if len(shares) < len(train) and sum(shares) >= 1:
+            raise ValueError(f"train: shares of {sum(shares):g} leave nothing for those without one")
+        for name, one in (("dev", self.dev), ("test", self.test)):
+            if one is not None and (one.share is not None or one.importance != 1):
+                raise ValueError(f"{name}: share and importance are for training")
+        return self
+
+    @model_validator(mode="after")
+    def _alike(self) -> Data:
+        train = self.sets["train"][0]
+        for name, sets in self.sets.items():
+            for one in sets:
+                if odd := set(one.extra_names) ^ set(train.extra_names):
+                    raise ValueError(f"{name}: some datasets have {', '.join(sorted(odd))}, others not")
+        return self
 
 
 class Evaluating(Settings):
@@ -81,6 +132,23 @@ class Evaluating(Settings):
         return [METRICS.build(metric) for metric in self.metrics]
 
 
+class Prefix:
+    """An extra that stands before the source, as symbols that no text spells: every model can read it."""
+
+    class Settings(Settings):
+        kind: Literal["prefix"] = "prefix"
+
+
+USES: Table[object] = Table("uses", {"prefix": Prefix, "encoder": ExtraSource})
+
+
+class Extra(TextCodec.Settings):
+    """A further source: how its text is cut, and how the model reads it."""
+
+    tokenizer: Annotated[Settings, Kind(TOKENIZERS)] = Symbols.Settings(separator=ITEMS)
+    use: Annotated[Settings, Kind(USES)] = Prefix.Settings()  # before the source, or by an encoder of its own
+
+
 class Recipe(Settings):
     """One run. `seqloom config` prints it with every default."""
 
@@ -88,6 +156,7 @@ class Recipe(Settings):
     data: Data
     source: TextCodec.Settings = TextCodec.Settings(tokenizer=Words.Settings())
     target: TextCodec.Settings = TextCodec.Settings(tokenizer=Words.Settings())
+    extras: Mapping[ExtraName, Extra] = {}  # further sources that the data have, by name
     model: Annotated[GeneratorSettings, Kind(MODELS)] = EncoderDecoder.Settings()
     task: Transduce.Settings = Transduce.Settings()
     batching: Batching = Batching()
@@ -97,9 +166,40 @@ class Recipe(Settings):
     runtime: Runtime = Runtime()
 
     @model_validator(mode="after")
+    def _extras_agree(self) -> Recipe:
+        given = self.data.sets["train"][0].extra_names
+        if missing := [name for name in self.extras if name not in given]:
+            fix = "say there where it stands (extras), or what it always is (constants)"
+            raise ValueError(f"extras: data.train has no {missing[0]!r}; {fix}")
+        if unread := [name for name in given if name not in self.extras]:
+            raise ValueError(f"data.train: nobody reads {unread[0]!r}; add extras: {{{unread[0]}: {{use: prefix}}}}")
+        for name, extra in self.extras.items():
+            if kind_of(extra.use) != "prefix" and not self.model.takes_extras:
+                raise ValueError(f"extras.{name}.use: a {kind_of(self.model)} model has no encoders; use: prefix")
+        return self
+
+    @model_validator(mode="after")
+    def _attention_is_there(self) -> Recipe:
+        key = "task.guided_alignment" if self.task.guided_alignment else "task.coverage_loss"
+        if self.task.watches and not self.model.attends:
+            raise ValueError(
+                f"{key}: this model has no attention over the source; use a decoder that has, or leave it out"
+            )
+        known = [one.model_dump().get("alignment") for one in self.data.sets["train"]]
+        if self.task.guided_alignment and all(where is None for where in known):
+            raise ValueError(f"{key}: data.train has no alignments; say there where they stand (alignment)")
+        return self
+
+    @model_validator(mode="after")
     def _sides_agree(self) -> Recipe:
         if self.model.one_vocabulary and self.source != self.target:
             raise ValueError("model.shared: one embedding needs one vocabulary; make `source` and `target` the same")
+        sides = [side.model_dump(mode="json", exclude={"vocabulary"}) for side in (self.source, self.target)]
+        if self.model.copies and sides[0] != sides[1]:
+            same = "give `source` and `target` the same tokenizer, normalise and lowercase"
+            raise ValueError(f"model.head: copy compares pieces of text; {same}")
+        if self.model.copies and not self.task.source_noise.silent:
+            raise ValueError("task.source_noise: a copy head points at source tokens, which noise would move")
         known = ["nll", "perplexity", *map(kind_of, self.evaluation.metrics)]
         if self.training.metric not in known:
             raise ValueError(f"training.metric: {self.training.metric!r} is not measured; one of: {', '.join(known)}")
@@ -139,22 +239,36 @@ def _differences(one: object, other: object, path: str) -> list[str]:
 # --- wiring ------------------------------------------------------------------------------------------------------
 
 
-def build_model(recipe: Recipe, source: TextCodec, target: TextCodec) -> Generator:
+def joined_codecs(
+    recipe: Recipe, source: TextCodec, target: TextCodec, extras: Mapping[str, TextCodec] | None = None
+) -> Codecs:
+    """The codecs of all sides as the recipe uses them."""
+    prefixes = [name for name, extra in recipe.extras.items() if kind_of(extra.use) == "prefix"]
+    return Codecs(source, target, extras, prefixes=prefixes, copies=recipe.model.copies)
+
+
+def build_model(recipe: Recipe, codecs: Codecs) -> Generator:
     """The recipe's network for these vocabularies, weights drawn from the seed."""
     seed_step(recipe.runtime.seed, 0, stream="weights")
-    return MODELS.build(
-        recipe.model, source_vocabulary=len(source.vocabulary), target_vocabulary=len(target.vocabulary)
-    )
+    sizes: dict[str, object] = {
+        "source_vocabulary": len(codecs.source.vocabulary),
+        "target_vocabulary": len(codecs.target.vocabulary),
+    }
+    if codecs.encoders:
+        sizes["extras"] = {
+            name: (recipe.extras[name].use, len(codecs.extras[name].vocabulary)) for name in codecs.encoders
+        }
+    return MODELS.build(recipe.model, **sizes)
 
 
-def start_from_vectors(recipe: Recipe, model: Generator, source: TextCodec, target: TextCodec) -> dict[str, float]:
+def start_from_vectors(recipe: Recipe, model: Generator, codecs: Codecs) -> dict[str, float]:
     """Copy given word vectors into the embeddings; the share of each vocabulary that a file covers."""
     covered: dict[str, float] = {}
-    codecs = {"source": source, "target": target}
+    sides = {"source": codecs.source, "target": codecs.target}
     for side, settings in recipe.model.embeddings.items():
         file = settings.model_dump().get("vectors")
         if file is not None:
-            covered[side] = _fill(model.embeddings()[side], codecs[side], Path(str(file)))
+            covered[side] = _fill(model.embeddings()[side], sides[side], Path(str(file)))
     return covered
 
 
@@ -162,17 +276,16 @@ def _fill(embedding: Embedding, codec: TextCodec, file: Path) -> float:
     surfaces = [codec.tokenizer.surface(piece) for piece in codec.vocabulary.ordinary]
     found = read_vectors(file, set(surfaces), embedding.width)
     table = embedding.table
-    first = len(codec.vocabulary) - len(surfaces)
     with torch.no_grad():
-        for row, surface in enumerate(surfaces, start=first):
+        for row, surface in enumerate(surfaces, start=len(SPECIALS)):
             if surface in found:
                 table[row] = torch.from_numpy(found[surface])
     return sum(surface in found for surface in surfaces) / max(1, len(surfaces))
 
 
-def build_task(recipe: Recipe, source: TextCodec, target: TextCodec) -> Transduce:
-    sizes = (len(source.vocabulary), len(target.vocabulary))
-    return Transduce(recipe.task, vocabularies=sizes, searching=recipe.search)
+def build_task(recipe: Recipe, codecs: Codecs) -> Transduce:
+    sizes = (codecs.source.vocabulary.spelled, codecs.target.vocabulary.spelled)
+    return Transduce(recipe.task, vocabularies=sizes, searching=recipe.search, decode=codecs.decode)
 
 
 def parameters(model: nn.Module) -> int:

@@ -1,7 +1,7 @@
-"""The machine: device, threads, precision and seeds.
+"""The machine: device, threads, precision, memory and seeds.
 
 Randomness is a function of (seed, step, rank, stream) and never of what ran before: that is why resuming needs no
-stored generator states (law 10). This file chooses nothing by a clock and reads no files but `/proc/cpuinfo`.
+stored generator states (law 10). This file chooses nothing by a clock and reads no files but two of `/proc`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import hashlib
 import os
 import platform
 import random
+from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
@@ -21,6 +22,9 @@ from pydantic import Field
 from seqloom.config import Settings
 from seqloom.errors import SeqloomError
 
+Precision = Literal["float32", "bf16", "fp16"]
+_NARROW = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
 
 class Runtime(Settings):
     """Where and how exactly to compute. `threads: null` leaves the choice to torch."""
@@ -28,7 +32,8 @@ class Runtime(Settings):
     device: str = "auto"  # auto | cpu | cuda | cuda:1 | mps
     threads: int | None = Field(default=None, ge=1, le=4096)
     seed: int = Field(default=1, ge=0, lt=2**63)
-    precision: Literal["float32"] = "float32"
+    precision: Precision = "float32"  # of products and recurrences; weights, sums and losses are always float32
+    tf32: bool = True  # in training on a GPU: float32 products of 10 bits. Prediction always uses all 23
     deterministic: bool = False  # on a GPU: only algorithms that repeat bit for bit, at a price. The CPU always does
 
 
@@ -42,6 +47,7 @@ def apply(runtime: Runtime) -> torch.device:
     if runtime.threads is not None:
         torch.set_num_threads(runtime.threads)
     device = find_device(runtime.device)
+    check_precision(runtime.precision, device)
     deterministic = runtime.deterministic or device.type == "cpu"
     if device.type == "cuda" and runtime.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS may not repeat itself
@@ -51,7 +57,24 @@ def apply(runtime: Runtime) -> torch.device:
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.deterministic = runtime.deterministic
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high" if runtime.tf32 else "highest")
+        torch.backends.cudnn.allow_tf32 = runtime.tf32
     return device
+
+
+def check_precision(precision: Precision, device: torch.device) -> None:
+    """E_RECIPE where this device cannot train in this precision."""
+    if precision == "fp16" and device.type != "cuda":
+        what = f"precision fp16 needs a CUDA device, this is {device.type}"
+        raise SeqloomError("E_RECIPE", what, where="runtime.precision", fix="bf16 or float32 run everywhere")
+
+
+def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
+    """Inside, products run in this precision. A device without fp16 computes in float32 what was trained in fp16."""
+    if precision == "float32" or (precision == "fp16" and device.type != "cuda"):
+        return nullcontext()
+    return torch.autocast(device.type, dtype=_NARROW[precision])
 
 
 def find_device(name: str) -> torch.device:
@@ -119,6 +142,17 @@ def describe() -> dict[str, str | int]:
         found["gpu"] = torch.cuda.get_device_name(0)
         found["gpus"] = torch.cuda.device_count()
     return found
+
+
+def free_memory() -> int | None:
+    """Bytes of main memory that could still be used, where the system tells."""
+    try:
+        for line in Path("/proc/meminfo").read_text(errors="replace").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return None
 
 
 def _processor() -> str:

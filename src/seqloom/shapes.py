@@ -7,7 +7,7 @@ Masks are boolean and True means real, everywhere.
 
 from __future__ import annotations
 
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Real, Shaped
 from torch import Tensor
 
 Ids = Int[Tensor, "B S"]
@@ -20,6 +20,7 @@ RowTokens = Int[Tensor, "N T"]
 Features = Float[Tensor, "N T D"]
 Query = Float[Tensor, "N T Q"]
 Weights = Float[Tensor, "N T S"]
+Past = Float[Tensor, "N S"]
 LogProbs = Float[Tensor, "N T W"]
 StepLogProbs = Float[Tensor, "N W"]
 Nll = Float[Tensor, "N T"]
@@ -35,7 +36,9 @@ __all__ = [
     "LogProbs",
     "Mask",
     "Nll",
+    "Past",
     "Query",
+    "Real",
     "RowTokens",
     "Rows",
     "Shaped",

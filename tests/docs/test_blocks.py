@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/howto").glob("*.md"))]
 BLOCK = re.compile(
     r"(?:<!-- docs-test: (?P<directive>.+?) -->\s*\n)?^```(?P<language>\w+)[^\n]*\n(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,

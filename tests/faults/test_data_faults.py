@@ -12,6 +12,7 @@ from random import Random
 import pytest
 
 from seqloom.data.codec import TextCodec
+from seqloom.data.codecs import Codecs
 from seqloom.data.corpus import Corpus, Limits
 from seqloom.data.files import Tally
 from seqloom.data.readers import Example, dataset_settings, read, read_sources
@@ -80,7 +81,7 @@ def test_a_ten_megabyte_line_is_skipped_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "x.tsv"
     with open(path, "wb") as out:
         out.write(b"a\tb\n" + b"a" * 10_000_000 + b"\tb\nb\ta\n")
-    corpus, counts = Corpus.build(read(dataset_settings(str(path))), codec, codec, tmp_path / "c", Limits())
+    corpus, counts = Corpus.build(read(dataset_settings(str(path))), Codecs(codec, codec), tmp_path / "c", Limits())
     assert (len(corpus), counts.read, counts.long_source) == (2, 3, 1)
     assert [corpus.line(i) for i in range(2)] == [1, 3]
 
@@ -120,7 +121,7 @@ def test_nothing_left_names_every_filter(content: str, tmp_path: Path) -> None:
         Example(*line.split("\t")[:1], tuple(line.split("\t")[1:]) or ("",), "f", 1) for line in content.splitlines()
     ]
     with pytest.raises(SeqloomError) as caught:
-        Corpus.build(examples, codec, codec, tmp_path / "c", Limits())
+        Corpus.build(examples, Codecs(codec, codec), tmp_path / "c", Limits())
     assert (caught.value.code, caught.value.exit_code) == ("E_EMPTY", 3)
     for name in ("empty_source", "empty_target", "long_source", "long_target", "ratio"):
         assert name in caught.value.what
@@ -222,7 +223,7 @@ def test_a_corpus_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     codec = TextCodec.train(TextCodec.Settings(tokenizer="words"), lambda: ["a"], seed=0)
     with pytest.raises(SeqloomError) as caught:
-        Corpus.build([Example("a", ("a",), "f", 1)], codec, codec, tmp_path / "file" / "corpus", Limits())
+        Corpus.build([Example("a", ("a",), "f", 1)], Codecs(codec, codec), tmp_path / "file" / "corpus", Limits())
     assert (caught.value.code, caught.value.exit_code) == ("E_FILE", 6)
 
 
@@ -234,6 +235,6 @@ def test_a_full_disk_is_said_to_be_full(tmp_path: Path, monkeypatch: pytest.Monk
         "builtins.open", lambda path, mode="r", *a, **k: real("/dev/full" if "w" in mode else path, mode)
     )
     with pytest.raises(SeqloomError) as caught:
-        Corpus.build([Example("a", ("a",), "f", 1)] * 5000, codec, codec, tmp_path / "corpus", Limits())
+        Corpus.build([Example("a", ("a",), "f", 1)] * 5000, Codecs(codec, codec), tmp_path / "corpus", Limits())
     assert (caught.value.code, caught.value.exit_code) == ("E_DISK", 6)
     assert not (tmp_path / "corpus").exists()

@@ -21,14 +21,15 @@ from seqloom.batch import EOS, SPECIALS, Batch, Tokens
 from seqloom.config import Settings, Table
 from seqloom.errors import SeqloomError
 from seqloom.models.heads import HEADS
-from seqloom.models.model import EncoderDecoder
-from seqloom.models.rnn import DECODERS, ENCODERS
+from seqloom.models.memories import ExtraSource
+from seqloom.models.model import MODELS, EncoderDecoder
+from seqloom.models.tables import DECODERS, ENCODERS
 from seqloom.nn.frontends import EMBEDDINGS
 from seqloom.nn.layers import COMPOSITIONS
 from seqloom.nn.recurrent import CELLS
 from seqloom.nn.scores import SCORES
 
-SOURCE_VOCABULARY, TARGET_VOCABULARY = 12, 10
+SOURCE_VOCABULARY, TARGET_VOCABULARY, EXTRA_VOCABULARY = 12, 10, 10
 WIDTH = 4
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 Raw = dict[str, object]
@@ -42,10 +43,12 @@ class Case:
 
     name: str
     raw: Mapping[str, object] = field(compare=False)
+    extras: Mapping[str, object] = field(default_factory=dict, compare=False)  # settings of further sources by name
 
     @property
     def settings(self) -> EncoderDecoder.Settings:
-        return EncoderDecoder.Settings.model_validate(self.raw)
+        """Of a joint case, those of `Joint`: it has no encoder."""
+        return MODELS.settings({"kind": "encoder_decoder", **self.raw})  # type: ignore[return-value]
 
     def __str__(self) -> str:
         return self.name
@@ -59,8 +62,11 @@ def build(case: Case, dtype: torch.dtype = torch.float64) -> EncoderDecoder:
 
 def fresh(case: Case, dtype: torch.dtype = torch.float64, seed: int = 5) -> EncoderDecoder:
     """A model of one's own. Every parameter is drawn: a learned start or a bias of zero would hide mistakes."""
-    whole = EncoderDecoder(case.settings, source_vocabulary=SOURCE_VOCABULARY, target_vocabulary=TARGET_VOCABULARY)
-    return randomised(whole, dtype, seed)
+    sizes: Raw = {"source_vocabulary": SOURCE_VOCABULARY, "target_vocabulary": TARGET_VOCABULARY}
+    if case.extras:
+        chosen = {name: ExtraSource.Settings.model_validate(raw) for name, raw in case.extras.items()}
+        sizes["extras"] = {name: (settings, EXTRA_VOCABULARY) for name, settings in chosen.items()}
+    return randomised(MODELS.build(case.settings, **sizes), dtype, seed)  # type: ignore[return-value]
 
 
 def randomised(module: M, dtype: torch.dtype = torch.float64, seed: int = 5) -> M:
@@ -101,9 +107,27 @@ def some_tokens(lengths: Iterable[int], vocabulary: int, seed: int = 1, end: boo
     return Tokens.pad(rows)
 
 
+def with_copies(tokens: Tokens) -> Tokens:
+    """Even ids are the same piece as some id of the target vocabulary, odd ones it lacks; EOS is no piece."""
+    copies = torch.full_like(tokens.ids, -1)
+    for row, (ids, length) in enumerate(zip(tokens.ids.tolist(), tokens.lengths.tolist(), strict=True)):
+        lacking = [*dict.fromkeys(token for token in ids[:length] if token % 2 and token != EOS)]
+        for place, token in enumerate(ids[:length]):
+            if token != EOS:
+                copies[row, place] = TARGET_VOCABULARY + lacking.index(token) if token % 2 else 6 + token % 4
+    return Tokens(tokens.ids, tokens.mask, copies)
+
+
 def some_batch(sources: Iterable[int] = (3, 1, 4, 2), targets: Iterable[int] = (2, 4, 1, 3)) -> Batch:
+    """Two further sources stand in every batch; most models read only the first, a joint one reads all in turn."""
+    lengths = list(sources)
     return Batch(
-        {"source": some_tokens(sources, SOURCE_VOCABULARY, seed=2)}, some_tokens(targets, TARGET_VOCABULARY, seed=3)
+        {
+            "source": with_copies(some_tokens(lengths, SOURCE_VOCABULARY, seed=2)),
+            "tags": some_tokens([1 + (length + 1) % 3 for length in lengths], EXTRA_VOCABULARY, seed=6),
+            "type": some_tokens([1 + length % 3 for length in lengths], EXTRA_VOCABULARY, seed=7),
+        },
+        some_tokens(targets, TARGET_VOCABULARY, seed=3),
     )
 
 
@@ -115,7 +139,7 @@ def some_inputs(rows: int, steps: int, seed: int = 4) -> Tensor:
 def gradients(module: nn.Module, loss: Tensor) -> dict[str, Tensor]:
     """Of every parameter by name; one that the loss does not reach has a zero gradient."""
     named = {name: tensor for name, tensor in module.named_parameters() if tensor.requires_grad}
-    found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
+    found = torch.autograd.grad(loss, list(named.values()), allow_unused=True) if named else ()
     return {
         name: torch.zeros_like(tensor) if gradient is None else gradient
         for (name, tensor), gradient in zip(named.items(), found, strict=True)
@@ -128,7 +152,8 @@ def gradients(module: nn.Module, loss: Tensor) -> dict[str, Tensor]:
 def small(table: Table[T], kind: str, **wanted: object) -> Raw:
     """Settings of an entry, made tiny where it has such keys."""
     known = table.settings_class(kind).model_fields
-    return {"kind": kind, **{key: value for key, value in {"width": WIDTH, **wanted}.items() if key in known}}
+    tiny = {"width": WIDTH, "heads": 2, "dropout": 0.0, **wanted}
+    return {"kind": kind, **{key: value for key, value in tiny.items() if key in known}}
 
 
 def model(**parts: object) -> Raw:
@@ -160,7 +185,9 @@ def _table_cases() -> Iterator[Case]:
         embedding = small(EMBEDDINGS, kind)
         yield Case(f"embedding={kind}", model(source_embedding=embedding, target_embedding=embedding))
     for kind in HEADS:
-        yield Case(f"head={kind}", model(head=small(HEADS, kind)))
+        fitting = {"decoder": small(DECODERS, "monotonic")} if HEADS[kind].repeats else {}
+        yield Case(f"head={kind}", model(head=small(HEADS, kind), **fitting))
+    yield Case("coverage", model(decoder=small(DECODERS, "bahdanau", attention={"coverage": True}), head="copy"))
 
 
 # --- a covering of the options --------------------
@@ -185,9 +212,10 @@ FACTORS: dict[str, tuple[object, ...]] = {
     "split": (False, True),
     "heads": ("1 concat", "2 concat", "2 mean"),
     "hard": (False, True),
+    "coverage": (False, True),
     "memory": (WIDTH, WIDTH + 2),  # the encoder's width (twice of it where it is split)
     "embedding": (*EMBEDDINGS, "learned 5"),
-    "head": tuple(HEADS),
+    "head": tuple(kind for kind in HEADS if not HEADS[kind].repeats),
     "tied": (False, True),
     "bidirectional": (True, False),
     "reverse": (False, True),
@@ -195,7 +223,7 @@ FACTORS: dict[str, tuple[object, ...]] = {
     "self_attention": (None, "full", "causal"),
 }
 STRUCTURE = ("cell", "query", "recurrence", "readout", "next_layer", "layers")
-ATTENTION = ("score", "keys", "queries", "values", "split", "heads", "hard")
+ATTENTION = ("score", "keys", "queries", "values", "split", "heads", "hard", "coverage")
 
 
 def _needs_one_width(score: object) -> bool:
@@ -215,6 +243,9 @@ def possible(options: Options) -> Options:
         unused = (*ATTENTION, "recurrence", "next_layer", "readout", "self_attention")
         options |= {name: first[name] for name in unused}
         options["summary_input"] = options["summary_input"] or options["start"] in ("zero", "learned")  # some way in
+        options["head"] = first["head"] if options["head"] == "copy" else options["head"]
+    if options["coverage"] and not SCORES[str(options["score"])].reads_past:
+        options["coverage"] = False
     if options["query"] == "previous" and options["recurrence"] == "attentional":
         options["recurrence"] = "context"
     if options["next_layer"] and options["layers"] == 1:
@@ -237,7 +268,8 @@ def raw_model(options: Options) -> Raw:
     embedding, _, width = str(options["embedding"]).partition(" ")
     memory = int(str(options["memory"])) * (2 if options["split"] else 1)
     heads, merge = str(options["heads"]).split()
-    attention = {name: options[name] for name in ("query", "score", "keys", "queries", "values", "split", "hard")}
+    named = ("query", "score", "keys", "queries", "values", "split", "hard", "coverage")
+    attention = {name: options[name] for name in named}
     attends = options["self_attention"]
     return {
         "source_embedding": small(EMBEDDINGS, embedding),
@@ -288,17 +320,83 @@ def _name(number: int, options: Options) -> str:
     return f"{number}:" + ",".join(said).replace(" ", "")
 
 
+# --- stacks: Transformers and convolutions, every encoder with every decoder, one decoder for both --------------------
+
+
+def _stack_cases() -> Iterator[Case]:
+    def encoder(kind: str, **wanted: object) -> Raw:
+        return small(ENCODERS, kind, **{"layers": 2, **wanted})
+
+    def decoder(kind: str, **wanted: object) -> Raw:
+        return small(DECODERS, kind, **{"layers": 2, **wanted})
+
+    learned, wide = {"kind": "learned", "max_length": 16}, {"kind": "learned", "width": WIDTH + 2}
+    options: list[Raw] = [
+        {"norm": "pre", "positions": "sinusoidal", "activation": "relu", "scale_embedding": False},
+        {"norm": "post", "positions": learned, "activation": "gelu", "heads": 1, "feedforward": 3},
+        {"norm": "pre", "positions": "rotary", "activation": "swiglu"},
+        {"norm": "post", "positions": "rotary", "activation": "relu", "heads": 1, "layers": 1},
+        {"norm": "pre", "positions": learned, "activation": "swiglu", "heads": 4, "width": 8},
+    ]
+    for number, chosen in enumerate(options):
+        both = {"encoder": encoder("transformer", **chosen), "decoder": decoder("transformer", **chosen)}
+        embedding = "onehot" if number == 3 else wide if number == 4 else {"kind": "learned", "width": WIDTH}
+        yield Case(f"transformer{number}", model(**both, source_embedding=embedding, target_embedding=embedding))
+    for kind in ENCODERS:
+        yield Case(f"{kind}->transformer", model(encoder=encoder(kind, width=6), decoder=decoder("transformer")))
+    for kind in DECODERS:
+        yield Case(f"transformer->{kind}", model(encoder=encoder("transformer", width=6), decoder=decoder(kind)))
+        convolution = encoder("convolution", width=3, kernel=5, positions=learned)
+        yield Case(f"convolution->{kind}", model(encoder=convolution, decoder=decoder(kind), source_embedding=wide))
+    yield Case("transformer,copy", model(decoder=decoder("transformer"), head="copy"))
+    yield Case("transformer,tied", model(decoder=decoder("transformer"), target_embedding=wide, tied=True))
+
+
+def _joint_cases() -> Iterator[Case]:
+    def joint(**parts: object) -> Raw:
+        return {"kind": "joint", "embedding": {"kind": "learned", "width": WIDTH}, **parts}
+
+    for positions in ("sinusoidal", {"kind": "learned", "max_length": 32}, "rotary"):
+        decoder = small(DECODERS, "transformer", layers=2, positions=positions)
+        yield Case(f"joint,{positions}", joint(decoder=decoder))
+    yield Case("joint,post", joint(decoder=small(DECODERS, "transformer", norm="post"), embedding="onehot", head="mlp"))
+    for kind in CELLS:
+        yield Case(f"joint,{kind}", joint(decoder=small(DECODERS, "rnn", cell=kind, layers=2)))
+    yield Case("joint,learned", joint(decoder=small(DECODERS, "rnn", start="learned", token_readout=True)))
+
+
+def _extra_cases() -> Iterator[Case]:
+    """Further sources with encoders of their own: every kind of encoder beside every kind of decoder."""
+
+    def extra(kind: str, **wanted: object) -> Raw:
+        return {"embedding": {"kind": "learned", "width": 3}, "encoder": small(ENCODERS, kind, **wanted)}
+
+    for kind in ENCODERS:
+        yield Case(f"extra={kind}", model(), {"tags": extra(kind, width=6)})
+    for kind in DECODERS:
+        yield Case(f"extra->{kind}", model(decoder=small(DECODERS, kind)), {"tags": extra("bag", activation="relu")})
+    for start in ("state", "bridge"):  # nothing but the summary tells of the extra
+        raw = model(encoder=small(ENCODERS, "rnn", layers=2), decoder=small(DECODERS, "rnn", layers=2, start=start))
+        yield Case(f"extra,summary,{start}", raw, {"tags": extra("bag")})
+    yield Case("extras=2", model(decoder=small(DECODERS, "bahdanau")), {"tags": extra("bag"), "type": extra("rnn")})
+
+
 TABLE_CASES = list(_table_cases())
+EXTRA_CASES = list(_extra_cases())
+STACK_CASES = list(_stack_cases())
+JOINT_CASES = list(_joint_cases())
 COVERING_CASES = [Case(_name(number, options), raw_model(options)) for number, options in enumerate(covering())]
-CASES = TABLE_CASES + COVERING_CASES
+CASES = TABLE_CASES + STACK_CASES + EXTRA_CASES + COVERING_CASES  # an encoder and a decoder each
+WRITERS = CASES + JOINT_CASES
 ATTENTIVE_CASES = [case for case in CASES if getattr(case.settings.decoder, "attention", None) is not None]
 
-every_case = pytest.mark.parametrize("case", CASES, ids=str)
+every_case = pytest.mark.parametrize("case", WRITERS, ids=str)
+every_encoding_case = pytest.mark.parametrize("case", CASES, ids=str)
 every_attentive_case = pytest.mark.parametrize("case", ATTENTIVE_CASES, ids=str)
 every_dtype = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
 # float64 tells a mistake from rounding, so every case has it; float32, which people train in, a part of them.
-TYPED_CASES = [(case, torch.float64) for case in CASES]
-TYPED_CASES += [(case, torch.float32) for case in [*TABLE_CASES, *COVERING_CASES[::4]]]
+TYPED_CASES = [(case, torch.float64) for case in WRITERS]
+TYPED_CASES += [(case, torch.float32) for case in [*TABLE_CASES, *STACK_CASES, *JOINT_CASES, *COVERING_CASES[::4]]]
 every_typed_case = pytest.mark.parametrize(
     ("case", "dtype"), TYPED_CASES, ids=[f"{case}-{str(dtype).removeprefix('torch.')}" for case, dtype in TYPED_CASES]
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -12,8 +13,13 @@ from hypothesis import strategies as st
 
 from seqloom.batch import Batch
 from seqloom.config import validated
+from seqloom.models.model import EncoderDecoder
+from seqloom.runtime import seed_step
 from seqloom.tasks.base import Loss
+from seqloom.tasks.transduce import SearchSettings, Transduce
+from seqloom.training import gradients
 from seqloom.training.events import Event, Logged
+from seqloom.training.gradients import Measured
 from seqloom.training.loop import Training, fit
 from toy_training import ToyBatches, ToyModel, ToyTask, toy_model, toy_validation
 
@@ -104,3 +110,97 @@ def test_the_mean_is_per_token_not_per_batch() -> None:
     torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1).step()
     assert norm > 0
     assert not torch.allclose(joined.embedding.weight, model.embedding.weight, atol=1e-6)
+
+
+# --- the real task, with weights --------------------
+
+TASKS: dict[str, dict[str, object]] = {
+    "plain": {},
+    "label smoothing": {"label_smoothing": 0.2},
+    "r_drop": {"r_drop": 2.0},
+    "risk": {"risk": {"metric": "wer", "samples": 4, "alpha": 0.5}},
+}
+
+
+def transduce(name: str) -> Transduce:
+    return Transduce(
+        Transduce.Settings.model_validate(TASKS[name]),
+        vocabularies=(12, 12),
+        searching=SearchSettings(),
+        decode=lambda ids: " ".join(map(str, ids)),
+    )
+
+
+def small_network() -> EncoderDecoder:
+    raw = {name: {"width": 4} for name in ("source_embedding", "target_embedding", "encoder", "decoder")}
+    torch.manual_seed(1)
+    settings = EncoderDecoder.Settings.model_validate(raw)
+    return EncoderDecoder(settings, source_vocabulary=12, target_vocabulary=12).double()
+
+
+def measured(task: Transduce, parts: Sequence[Batch]) -> tuple[Measured, dict[str, torch.Tensor]]:
+    """The step's numbers and the mean gradient, as the loop makes them."""
+    model = small_network()
+    loss = gradients.summed(lambda batch: task.loss(model, batch, 1), parts, lambda: seed(model))
+    found = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+    numbers = gradients.measure(loss, list(found.values()))
+    gradients.scale(list(found.values()), numbers, clip=0.5)
+    return numbers, found
+
+
+def seed(model: EncoderDecoder) -> None:
+    model.zero_grad(set_to_none=True)
+    seed_step(1, 1)
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
+@pytest.mark.parametrize("name", TASKS)
+def test_the_real_loss_of_parts_is_that_of_the_whole(name: str, weighted: bool) -> None:
+    examples = ToyBatches(examples=7).examples
+    weights = torch.tensor([1.0, 0.25, 3.0, 0.0, 0.01, 2.0, 1.5]) if weighted else None
+    whole = replace(ToyTask().collate(examples), weights=weights)
+    task = transduce(name)
+    expected, gradient = measured(task, [whole])
+    for cuts in ([3], [1, 2, 6]):
+        edges = [0, *cuts, len(examples)]
+        parts = [whole.rows(torch.arange(start, end)) for start, end in pairwise(edges)]
+        numbers, found = measured(task, parts)
+        assert numbers.count == pytest.approx(expected.count, abs=1e-9)
+        for one, other in ((numbers.loss, expected.loss), (numbers.nll, expected.nll), (numbers.norm, expected.norm)):
+            assert one == pytest.approx(other, abs=1e-9)
+        for key, tensor in gradient.items():
+            torch.testing.assert_close(found[key], tensor, rtol=0, atol=1e-10, msg=key)
+
+
+def test_weights_make_a_weighted_mean_and_weights_of_one_change_nothing() -> None:
+    """An example of weight 3 counts as if it stood there three times, and one of weight 0 as if it did not."""
+    examples = ToyBatches(examples=4).examples
+    weighted = replace(ToyTask().collate(examples), weights=torch.tensor([1.0, 3.0, 0.0, 1.0]))
+    repeated = ToyTask().collate([examples[0], *[examples[1]] * 3, examples[3]])
+    numbers, found = measured(transduce("plain"), [weighted])
+    expected, gradient = measured(transduce("plain"), [repeated])
+    assert (numbers.count, numbers.norm) == (pytest.approx(expected.count), pytest.approx(expected.norm))
+    for key, tensor in gradient.items():
+        torch.testing.assert_close(found[key], tensor, rtol=0, atol=1e-10, msg=key)
+    plain = ToyTask().collate(examples)
+    for one, other in zip(
+        measured(transduce("plain"), [plain]),
+        measured(transduce("plain"), [replace(plain, weights=torch.ones(4))]),
+        strict=True,
+    ):
+        assert str(one) == str(other)
+
+
+def test_validation_is_unweighted() -> None:
+    model, task = small_network().eval(), transduce("plain")
+    plain = ToyTask().collate(ToyBatches(examples=4).examples)
+    weighted = replace(plain, weights=torch.tensor([1.0, 3.0, 0.0, 1.0]))
+    one, other = task.loss(model, plain, 0), task.loss(model, weighted, 0)
+    assert (float(one.nll), float(one.count)) == (float(other.nll), float(other.count))
+
+
+def test_examples_that_all_weigh_nothing_change_nothing() -> None:
+    batch = replace(ToyTask().collate(ToyBatches(examples=3).examples), weights=torch.zeros(3))
+    numbers, found = measured(transduce("plain"), [batch])
+    assert (numbers.finite, numbers.count, numbers.norm) == (True, 0.0, 0.0)
+    assert not any(bool(tensor.any()) for tensor in found.values())

@@ -32,7 +32,7 @@ from seqloom.models.heads import HEADS
 from seqloom.nn.attention import Attention, AttentionSettings, SelfAttention
 from seqloom.nn.layers import COMPOSITIONS
 from seqloom.nn.recurrent import CELLS, Cell
-from seqloom.nn.scores import SCORES
+from seqloom.nn.scores import SCORES, Additive
 
 FEATURES, VOCABULARY = 3, 8
 
@@ -78,6 +78,12 @@ class _Calling(nn.Module):
 def test_scores(kind: str) -> None:
     score = randomised(SCORES.build(entry(SCORES, kind), query=3, key=3))
     checked(score, lambda query, memory: score(query, score.keys(memory)), some(4, 2, 3), some(2, 3, 3, seed=1))
+
+
+def test_coverage() -> None:
+    score = randomised(Additive(Additive.Settings(), query=3, key=3, coverage=True))
+    inputs = (some(4, 1, 3), some(2, 3, 3, seed=1), some(4, 3, seed=2))
+    checked(score, lambda query, memory, past: score(query, score.keys(memory), past), *inputs)
 
 
 @pytest.mark.parametrize("ragged", [False, True])
@@ -147,7 +153,12 @@ def test_self_attention(causal: bool) -> None:
 def test_head_losses(kind: str, smoothing: float) -> None:
     head = _head(kind)
     gold = some_tokens((2, 1), VOCABULARY)
-    checked(head, lambda features: head.losses(features, State({}), gold, smoothing), some(2, 2, FEATURES))
+    features, state = _features(kind, 2, 2), State({})
+    if HEADS[kind].copies:  # the weights over three positions, the gold token among them or not
+        features = torch.cat([features, some(2, 2, 3, seed=1).softmax(-1)], dim=-1).detach().requires_grad_()
+        copies = torch.stack([torch.full((2,), -1), gold.ids[:, 0], torch.full((2,), VOCABULARY)], dim=1)
+        state = State({}, {"copies": copies, "extras": torch.ones(2, 1, dtype=torch.bool)})
+    checked(head, lambda features: head.losses(features, state, gold, smoothing), features)
 
 
 @pytest.mark.parametrize("case", TABLE_CASES, ids=str)
@@ -171,14 +182,24 @@ def test_whole_models(case: Case) -> None:
 
 
 def _head(kind: str, tied: nn.Parameter | None = None) -> Head:
-    return randomised(HEADS.build(entry(HEADS, kind), features=FEATURES, vocabulary=VOCABULARY, tied=tied))
+    width = VOCABULARY if HEADS[kind].repeats else FEATURES
+    return randomised(HEADS.build(entry(HEADS, kind), features=width, vocabulary=VOCABULARY, tied=tied))
+
+
+def _features(kind: str, rows: int, steps: int) -> Tensor:
+    """Some features: of a decoder that speaks, log-probabilities."""
+    if not HEADS[kind].repeats:
+        return some(rows, steps, FEATURES)
+    return some(rows, steps, VOCABULARY).log_softmax(-1).detach().requires_grad_()
 
 
 @pytest.mark.parametrize("tied", [False, True])
 @every(HEADS)
 def test_nll_is_the_log_probability_of_gold(kind: str, tied: bool) -> None:
+    if tied and HEADS[kind].repeats:
+        pytest.skip("there is no output matrix to tie")
     head = _head(kind, nn.Parameter(torch.empty(VOCABULARY, FEATURES + 1)) if tied else None)
-    features, gold = some(3, 4, FEATURES), some_tokens((2, 4, 1), VOCABULARY)
+    features, gold = _features(kind, 3, 4), some_tokens((2, 4, 1), VOCABULARY)
     chosen = head.log_probs(features, State({})).gather(-1, gold.ids[..., None]).squeeze(-1)
     close(head.nll(features, State({}), gold), -chosen * gold.mask)
     minimised, nll = head.losses(features, State({}), gold)
@@ -190,7 +211,7 @@ def test_nll_is_the_log_probability_of_gold(kind: str, tied: bool) -> None:
 @every(HEADS)
 def test_label_smoothing_is_that_of_torch(kind: str, smoothing: float) -> None:
     head = _head(kind)
-    features, gold = some(3, 4, FEATURES), some_tokens((2, 4, 1), VOCABULARY)
+    features, gold = _features(kind, 3, 4), some_tokens((2, 4, 1), VOCABULARY)
     minimised, nll = head.losses(features, State({}), gold, smoothing)
     logits = head.log_probs(features, State({}))[gold.mask]  # log-softmax of a log-softmax is itself
     wanted = F.cross_entropy(logits, gold.ids[gold.mask], reduction="none", label_smoothing=smoothing)
@@ -201,7 +222,7 @@ def test_label_smoothing_is_that_of_torch(kind: str, smoothing: float) -> None:
 @pytest.mark.parametrize("rows", [1, 2, 3, 100])
 @every(HEADS)
 def test_chunks_equal_the_whole_with_their_gradients(kind: str, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    head, features, gold = _head(kind), some(3, 4, FEATURES), some_tokens((2, 4, 1), VOCABULARY)
+    head, features, gold = _head(kind), _features(kind, 3, 4), some_tokens((2, 4, 1), VOCABULARY)
 
     def outcome() -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         minimised, nll = head.losses(features, State({}), gold, 0.1)
@@ -219,7 +240,7 @@ def test_chunks_equal_the_whole_with_their_gradients(kind: str, rows: int, monke
 @every(HEADS)
 def test_nothing_is_computed_for_padding(kind: str) -> None:
     head, gold = _head(kind), some_tokens((2, 4, 1), VOCABULARY)
-    features = some(3, 4, FEATURES).detach().masked_fill(~gold.mask[..., None], torch.nan).requires_grad_()
+    features = _features(kind, 3, 4).detach().masked_fill(~gold.mask[..., None], torch.nan).requires_grad_()
     minimised, _ = head.losses(features, State({}), gold, 0.1)
     minimised.sum().backward()
     assert minimised.isfinite().all()

@@ -9,14 +9,17 @@ from pathlib import Path
 import pytest
 import torch
 
+from seqloom.batch import Batch
 from seqloom.config import validated
+from seqloom.runtime import Precision
+from seqloom.tasks.base import Loss
 from seqloom.training import checkpoints
 from seqloom.training.events import Checkpoint, Event, Finished, Sample, Started
 from seqloom.training.loop import Training, fit
 from seqloom.training.observers import CLOCK_FIELDS, CheckpointKeeper, JsonLines, Observer
 from seqloom.training.optim import OPTIMISERS, SCHEDULES
 from seqloom.training.state import Snapshot
-from toy_training import ToyBatches, ToyTask, toy_model, toy_validation
+from toy_training import ToyBatches, ToyModel, ToyTask, toy_model, toy_validation
 
 EXTRA_KEYS = {"step": {"every": 5}, "inverse_sqrt": {"warmup": 4}, "plateau": {"warmup": 2}}
 
@@ -29,6 +32,7 @@ CASES: dict[str, dict[str, object]] = {
     "ema": {"ema": 0.9},
     "epochs": {"epochs": 2},
     "patience": {"patience": 2, "metric": "accuracy", "validate_every": 4},
+    "freeze": {"freeze": ["cell.*", "norm.bias"], "ema": 0.9},
     "everything": {
         "accumulate": 2,
         "ema": 0.99,
@@ -52,6 +56,8 @@ def sit(
     *,
     resume: Snapshot | None = None,
     until: int | None = None,
+    precision: Precision = "float32",
+    task: ToyTask | None = None,
 ) -> list[Event]:
     """One sitting of training, stopped after step `until`."""
     model = toy_model(seed=3 if resume is None else 99)  # a resumed model begins with other weights: all are replaced
@@ -64,8 +70,8 @@ def sit(
     done = resume.step if resume else 0
     events: list[Event] = []
     for event in fit(
-        ToyTask(), model, ToyBatches(), settings, validate=toy_validation(), seed=5, resume=resume, stop=stop,
-        samples=lambda model: [Sample("a", "b", "c")],
+        task or ToyTask(), model, ToyBatches(), settings, validate=toy_validation(), seed=5, resume=resume, stop=stop,
+        samples=lambda model: [Sample("a", "b", "c")], precision=precision,
     ):  # fmt: skip
         observe(event)
         events.append(event)
@@ -98,17 +104,50 @@ def told(events: list[Event]) -> list[Event]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_interrupted_and_resumed_equals_uninterrupted(case: str) -> None:
-    settings = training(CASES[case])
+    check_every_interruption(training(CASES[case]))
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_so_it_does_in_every_precision(precision: Precision, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scale of fp16 is halved by an overflow and doubled by good steps: both on either side of interruptions."""
+    monkeypatch.setattr("seqloom.training.precision.PATIENCE", 4)
+    check_every_interruption(training({}), precision, Overflowing())
+
+
+class Overflowing(ToyTask):
+    """In step 3 the gradient is infinite where the loss is scaled: fp16 skips it, the others never see it."""
+
+    def loss(self, model: ToyModel, batch: Batch, step: int) -> Loss:
+        loss = super().loss(model, batch, step)
+        return Loss(loss.total + _overflow(model.norm.bias.sum()), loss.count, loss.nll) if step == 3 else loss
+
+
+class _Overflow(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: object, value: torch.Tensor) -> torch.Tensor:
+        return value * 0.0
+
+    @staticmethod
+    def backward(ctx: object, gradient: torch.Tensor) -> torch.Tensor:
+        return torch.where(gradient > 1.0, torch.inf, 0.0)
+
+
+def _overflow(value: torch.Tensor) -> torch.Tensor:
+    result: torch.Tensor = _Overflow.apply(value)  # type: ignore[no-untyped-call]
+    return result
+
+
+def check_every_interruption(settings: Training, precision: Precision = "float32", task: ToyTask | None = None) -> None:
     whole = Final()
-    expected = sit(settings, whole)
+    expected = sit(settings, whole, precision=precision, task=task)
     assert whole.snapshot is not None
     ends_at = whole.snapshot.step
     assert ends_at >= 3
     for until in range(1, ends_at):
         first, second = Final(), Final()
-        before = sit(settings, first, until=until)
+        before = sit(settings, first, until=until, precision=precision, task=task)
         assert before[-1] == Finished(until, "preempted")
-        after = sit(settings, second, resume=first.snapshot)
+        after = sit(settings, second, resume=first.snapshot, precision=precision, task=task)
         assert told(before)[:-1] + told(after) == told(expected), until
         assert same(second.snapshot, whole.snapshot), until
 

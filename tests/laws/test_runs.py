@@ -93,6 +93,11 @@ VARIANTS: dict[str, dict[str, object]] = {
             "average": 2,
         }
     },
+    "batches of the machine's choice": {"batching": {"tokens": "auto", "sentences": 20}},
+    "bf16": {"runtime": {"threads": 1, "precision": "bf16"}},
+    "freeze": {"training": {"steps": 12, "validate_every": 5, "freeze": ["encoder", "target_embedding.*"], "ema": 0.9}},
+    "r_drop": {"task": {"r_drop": 2.0, "label_smoothing": 0.1}},
+    "risk": {"task": {"risk": {"metric": "cer", "samples": 3, "alpha": 0.1, "nll": 0.2}}},
     "bpe dropout": {
         "source": {"tokenizer": {"kind": "bpe", "size": 30, "sampling": 0.3}},
         "target": {"tokenizer": {"kind": "unigram", "size": 20, "sampling": 0.3}},

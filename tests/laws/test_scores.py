@@ -11,6 +11,7 @@ from cases import close, entry, every, randomised
 from torch import Tensor
 
 from seqloom.errors import SeqloomError
+from seqloom.models.rnn import DecoderAttention
 from seqloom.nn import scores
 from seqloom.nn.attention import Attention, AttentionSettings, SelfAttention
 from seqloom.nn.scores import SCORES, Additive, Bilinear, Dot, ScaledDot, ScoreFunction
@@ -83,6 +84,29 @@ def test_additive_in_pieces_equals_whole(monkeypatch: pytest.MonkeyPatch) -> Non
     for cells in (1, 2 * SOURCES * PLACES * WIDTH, 4 * SOURCES * PLACES * WIDTH + 1):
         monkeypatch.setattr(scores, "ADDITIVE_CELLS", cells)
         close(score(query, keys), whole)
+
+
+def test_additive_with_coverage_reads_the_past_of_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """v^T phi(W [h; s] + w_c past_s + b); in pieces as whole, and without a past as if there had been none."""
+    score = randomised(Additive(Additive.Settings(), query=WIDTH, key=WIDTH, coverage=True))
+    query, memory, past = some(ROWS, 1, WIDTH), some(SOURCES, PLACES, WIDTH, seed=1), some(ROWS, PLACES, seed=2).abs()
+    joined = torch.cat([score.query.weight, score.key.weight], dim=1)
+    for cells in (scores.ADDITIVE_CELLS, 1, 2 * SOURCES * PLACES * WIDTH):
+        monkeypatch.setattr(scores, "ADDITIVE_CELLS", cells)
+        found = score(query, score.keys(memory), past)
+        for row, place in product(range(ROWS), range(PLACES)):
+            h, s = query[row, 0], memory[row // HYPOTHESES, place]
+            inner = joined @ torch.cat([h, s]) + score.key.bias + score.coverage.weight[:, 0] * past[row, place]
+            close(found[row, 0, place], score.vector.weight[0] @ torch.tanh(inner))
+    close(score(query, score.keys(memory), torch.zeros_like(past)), score(query, score.keys(memory)))
+
+
+@every(SCORES)
+def test_only_a_score_that_reads_the_past_can_be_built_for_it(kind: str) -> None:
+    if SCORES[kind].reads_past:
+        return
+    with pytest.raises(ValueError, match="coverage: only an additive score reads it"):
+        DecoderAttention.model_validate({"score": kind, "coverage": True})
 
 
 @pytest.mark.parametrize("kind", ["dot", "scaled_dot"])

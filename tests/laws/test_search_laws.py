@@ -1,100 +1,24 @@
-"""Laws 4 and 6 for every entry of the tables of search, on a scorer that remembers everything it read.
-
-The scorer's answer depends on the source and on a hash of the whole prefix, both kept in its `State`: a row that
-follows the wrong parent, or a source that is confused with its neighbour, changes every number after it.
-"""
+"""Laws 4 and 6 for every entry of the tables of search, on a scorer that remembers everything it read (`oracle.py`)."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable
 
 import pytest
 import torch
+from oracle import Oracle, exhaustive, forced, letters, rows_of, same, some_sources, spelling
 
-from seqloom.batch import BOS, EOS, MASK, PAD, SEP, UNK, Frames, Source, Tokens
+from seqloom.batch import BOS, EOS, MASK, PAD, SEP, UNK, Frames, Tokens
 from seqloom.config import Settings, kind_of
 from seqloom.models.contracts import State
 from seqloom.search.constraints import CONSTRAINTS, Constraint, Prefix
 from seqloom.search.exact import best_first, search_errors
-from seqloom.search.hypotheses import LENGTHS, Hypothesis, length
+from seqloom.search.hypotheses import LENGTHS, length
 from seqloom.search.loop import Limits, search
 from seqloom.search.strategies import STRATEGIES, Beam
-
-PRIME = 1_000_003
-
-
-class Oracle:
-    """log p(w | prefix, source) from a hash of both; W = 6 specials and `words` words; `ending` favours EOS."""
-
-    def __init__(self, words: int = 2, ending: float = 0.0, dtype: torch.dtype = torch.float64) -> None:
-        self.width, self.ending, self.dtype = 6 + words, ending, dtype
-        self.batches: list[int] = []
-
-    def start(self, sources: Mapping[str, Source], hypotheses: int) -> State:
-        source = sources["source"]
-        content = source.ids if isinstance(source, Tokens) else (source.values.sum(-1) * 100).long()
-        places = torch.arange(1, content.shape[1] + 1)
-        keys = ((content + 1) * places * source.mask).sum(1) % PRIME
-        return State({"read": torch.zeros(len(keys) * hypotheses, dtype=torch.long)}, {"keys": keys})
-
-    def step(self, last: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
-        self.batches.append(len(last))
-        keys = state.sources["keys"]
-        read = (state.rows["read"] * 7_919 + last + 13) % PRIME
-        own = keys.repeat_interleave(len(last) // len(keys))
-        mixed = (read * 31_337 + own * 271 + 11) % PRIME  # N
-        values = (mixed[:, None] * (torch.arange(self.width) * 104_729 + 3)) % PRIME
-        values = (values * values + 12_345 * mixed[:, None]) % PRIME
-        logits = values.to(self.dtype) / PRIME * 4
-        logits[:, EOS] += self.ending
-        return logits.log_softmax(-1), state.with_rows(read=read)
-
-
-def some_sources(count: int, longest: int = 7) -> dict[str, Source]:
-    generator = torch.Generator().manual_seed(count)
-    rows = [
-        torch.randint(6, 60, (1 + i % longest,), generator=generator).tolist()  # every length, so every limit
-        for i in range(count)
-    ]
-    return {"source": Tokens.pad(rows)}
-
-
-def rows_of(sources: Mapping[str, Source], places: Sequence[int]) -> dict[str, Source]:
-    return {name: source.rows(torch.tensor(places)) for name, source in sources.items()}
-
-
-def forced(scorer: Oracle, source: Mapping[str, Source], tokens: Sequence[int]) -> list[float]:
-    """The model's own log-probabilities of a given output, read token by token by one row."""
-    state, terms = scorer.start(source, 1), []
-    for last, token in itertools.pairwise([BOS, *tokens]):
-        log_probs, state = scorer.step(torch.tensor([last]), state)
-        terms.append(float(log_probs[0, token]))
-    return terms
-
-
-def outputs(words: Sequence[int], limit: int) -> Iterator[tuple[int, ...]]:
-    for count in range(limit + 1):
-        yield from itertools.product(words, repeat=count)
-
-
-def exhaustive(
-    scorer: Oracle,
-    source: Mapping[str, Source],
-    limit: int,
-    normalisation: Settings,
-    permitted: Callable[[tuple[int, ...]], bool] = lambda tokens: True,
-) -> list[tuple[float, tuple[int, ...]]]:
-    """Every output that ends within the limit, best first."""
-    words = [UNK, *range(6, scorer.width)]
-    score = LENGTHS.build(normalisation).score
-    scored = []
-    for tokens in filter(permitted, outputs(words, limit)):
-        log_prob = torch.tensor(math.fsum(forced(scorer, source, [*tokens, EOS])), dtype=torch.float64)
-        scored.append((float(score(log_prob, torch.tensor(len(tokens)))), tokens))
-    return sorted(scored, reverse=True)
-
 
 NORMALISATIONS: dict[str, list[Settings]] = {
     "none": [LENGTHS.settings("none")],
@@ -110,14 +34,29 @@ STRATEGY_CASES: dict[str, list[dict[str, object]]] = {
         {"size": 3, "n_best": 3, "stop": "bound", "length": "mean"},
         {"size": 20, "n_best": 5, "length": {"kind": "gnmt", "alpha": 1.0}},  # wider than the vocabulary
     ],
+    "diverse": [
+        {"size": 4, "groups": 2, "n_best": 3},
+        {"size": 3, "groups": 3, "penalty": 2.0, "stop": "all"},
+        {"size": 6, "groups": 2, "n_best": 4, "stop": "bound", "length": {"kind": "gnmt", "alpha": 1.0}},
+    ],
+    "lexical": [{"size": 3, "n_best": 3}, {"size": 4, "n_best": 2, "stop": "bound"}],  # phrases: test_search_promises
     "sample": [{"samples": 4}, {"samples": 2, "temperature": 0.7, "top_k": 3, "top_p": 0.8, "seed": 5}],
 }
+ENTRIES = [[6], [7, 7], [6, 7, 6, 7], [6, 7], [7, 7, 6], []]
+PATTERN = r"(ab)+|b{2,3}|a?"
 CONSTRAINT_CASES: dict[str, tuple[dict[str, object], Callable[[tuple[int, ...]], bool]]] = {
     "banned": ({"tokens": [UNK, 7]}, lambda tokens: not {UNK, 7} & set(tokens)),
     "no_repeat": ({"ngram": 2}, lambda tokens: len(set(itertools.pairwise(tokens))) == max(0, len(tokens) - 1)),
     "length": ({"min_length": 2, "max_length": 3}, lambda tokens: 2 <= len(tokens) <= 3),
     "prefix": ({"tokens": [7, 7]}, lambda tokens: tokens[:2] == (7, 7)),
+    "banned_phrases": (
+        {"phrases": [[7, 6], [6, 6, 7], [UNK]]},
+        lambda tokens: not re.search(r"ba|aab|\?", letters(tokens)),
+    ),
+    "trie": ({"entries": ENTRIES}, lambda tokens: list(tokens) in ENTRIES),
+    "pattern": ({"expression": PATTERN}, lambda tokens: re.fullmatch(PATTERN, letters(tokens)) is not None),
 }
+SIZES = {"pattern": {"spelling": spelling()}}  # what a constraint learns only when it is built
 every_normalisation = pytest.mark.parametrize("normalisation", [*itertools.chain(*NORMALISATIONS.values())], ids=str)
 every_strategy = pytest.mark.parametrize(
     "strategy",
@@ -133,36 +72,26 @@ def test_every_entry_of_every_table_has_a_case() -> None:
 
 
 def constraints(kind: str) -> list[Constraint]:
-    return [CONSTRAINTS.build(CONSTRAINTS.settings({"kind": kind, **CONSTRAINT_CASES[kind][0]}))]
+    chosen = CONSTRAINTS.settings({"kind": kind, **CONSTRAINT_CASES[kind][0]})
+    return [CONSTRAINTS.build(chosen, **SIZES.get(kind, {}))]
 
 
 # --- law 4 -------------------------------------------------------------------------------------------------------
 
 
-def same(one: Sequence[Hypothesis], other: Sequence[Hypothesis]) -> None:
-    assert [h.tokens for h in one] == [h.tokens for h in other]
-    assert [h.truncated for h in one] == [h.truncated for h in other]
-    for a, b in zip(one, other, strict=True):
-        assert a.score == pytest.approx(b.score, abs=1e-10)
-        assert a.token_log_probs == pytest.approx(b.token_log_probs, abs=1e-10)
-
-
 @every_strategy
 @pytest.mark.parametrize("kind", [None, *CONSTRAINTS])
 def test_law_4_together_equals_alone_in_any_order(strategy: Settings, kind: str | None) -> None:
-    scorer, sources = Oracle(words=5, ending=0.5), some_sources(13)
-    rules = constraints(kind) if kind else []
-    together = search(scorer, sources, strategy, limits=Limits(max_ratio=1.0, extra=2), constraints=rules)
-    order = [5, 0, 12, 3, 3, 8, 1, 2, 4, 6, 7, 9, 10, 11]
-    shuffled = search(
-        scorer, rows_of(sources, order), strategy, limits=Limits(max_ratio=1.0, extra=2), constraints=rules
-    )
+    count = 13 if kind is None else 6
+    scorer, sources = Oracle(words=5, ending=0.5), some_sources(count)
+    how = {"limits": Limits(max_ratio=1.0, extra=2), "constraints": constraints(kind) if kind else []}
+    together = search(scorer, sources, strategy, **how)
+    order = [5, 0, 3, 3, 1, 2, 4, *range(count - 1, 5, -1)]
+    shuffled = search(scorer, rows_of(sources, order), strategy, **how)
     for place, number in enumerate(order):
         same(shuffled[place], together[number])
-    for number in range(13):
-        own = rows_of(sources, [number])
-        alone = search(scorer, own, strategy, limits=Limits(max_ratio=1.0, extra=2), constraints=rules)
-        same(alone[0], together[number])
+    for number in range(count):
+        same(search(scorer, rows_of(sources, [number]), strategy, **how)[0], together[number])
 
 
 @every_strategy
@@ -250,9 +179,9 @@ def test_law_6_constraints_remove_candidates_and_nothing_else(normalisation: Set
 @pytest.mark.parametrize("kind", [None, *CONSTRAINTS])
 @pytest.mark.parametrize("ending", [-3.0, 1.0])
 def test_law_6_log_prob_equals_forced_decoding(strategy: Settings, kind: str | None, ending: float) -> None:
-    scorer, sources = Oracle(words=4, ending=ending), some_sources(6)
-    rules = constraints(kind) if kind else []
-    for number, hypotheses in enumerate(search(scorer, sources, strategy, constraints=rules)):
+    scorer, sources = Oracle(words=4, ending=ending), some_sources(4)
+    rules, limits = constraints(kind) if kind else [], Limits(max_ratio=1.0, extra=4)
+    for number, hypotheses in enumerate(search(scorer, sources, strategy, constraints=rules, limits=limits)):
         assert hypotheses
         for h in hypotheses:
             said = h.tokens if h.truncated else (*h.tokens, EOS)

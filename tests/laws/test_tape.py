@@ -90,7 +90,7 @@ def test_weights_replaced_by_one_position_give_its_value(case: Case) -> None:
     expected = spread(values[:, 0], contexts.shape[0])
     close(contexts, expected[:, None].expand_as(contexts))
     assert (tape.joined("decoder.attention", dim=2)[..., 0] == 1).all()  # what goes on is what is recorded
-    assert replaced.isfinite().all()
+    assert not replaced.isnan().any()
 
 
 @torch.no_grad()
@@ -142,6 +142,33 @@ def test_records_are_detached_from_the_graph() -> None:
         read(generator, batch).sum().backward(inputs=list(generator.parameters()))
     generator.zero_grad()
     assert not any(tensor.requires_grad for tensor in tape.steps("decoder.attention"))
+
+
+def test_a_tape_may_keep_gradients_and_what_passed_is_the_same() -> None:
+    """What a loss on the weights needs: the recorded tensors are those of the pass, with their graph."""
+    generator, batch = build(ATTENTIVE_CASES[0]), some_batch()
+    with Tape("decoder.attention") as plain:
+        read(generator, batch)
+    with Tape("decoder.attention", keep_gradients=True) as tape:
+        read(generator, batch)
+    kept = tape.joined("decoder.attention", dim=2)
+    assert torch.equal(kept.detach(), plain.joined("decoder.attention", dim=2))
+    found = torch.autograd.grad(kept.square().sum(), list(generator.parameters()), allow_unused=True)
+    assert sum(gradient is not None and bool(gradient.any()) for gradient in found) > 3
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in ATTENTIVE_CASES if case.settings.decoder.attention.coverage], ids=str
+)
+@torch.no_grad()
+def test_the_past_is_the_sum_of_the_weights_so_far(case: Case) -> None:
+    generator, batch = build(case), some_batch()
+    state = generator.start(batch.sources, HYPOTHESES)
+    with Tape("decoder.attention") as tape:
+        for tokens in some_inputs(len(batch) * HYPOTHESES, STEPS).split(1, dim=1):
+            _, state = generator.decoder(tokens, state)
+            seen = tape.joined("decoder.attention", dim=2)  # N H t S
+            close(state.rows["past"], seen.mean(1).sum(1))
 
 
 def test_a_tape_is_bound_to_one_call() -> None:

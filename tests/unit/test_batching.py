@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from seqloom.batch import EOS, PAD
 from seqloom.data.batching import Batching, TokenBatches, collate_pairs, in_order, padding_share, plan
 from seqloom.data.codec import TextCodec
-from seqloom.data.corpus import Corpus, Limits, Pair
+from seqloom.data.codecs import Codecs, Pair
+from seqloom.data.corpus import Corpus, Limits
+from seqloom.data.mixing import Mixture
 from seqloom.data.readers import Example
 
 lengths = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), max_size=120)
@@ -85,7 +87,7 @@ def corpus(tmp_path: Path) -> Corpus:
     texts = ["".join(rng.choices("abc", k=rng.randint(1, 20))) for _ in range(300)]
     codec = TextCodec.train(TextCodec.Settings(tokenizer="characters"), lambda: texts, seed=1)
     examples = [Example(text, (text[::-1],), "f", i) for i, text in enumerate(texts)]
-    return Corpus.build(examples, codec, codec, tmp_path / "c", Limits(), keep_text=True)[0]
+    return Corpus.build(examples, Codecs(codec, codec), tmp_path / "c", Limits(), keep_text=True)[0]
 
 
 def test_epochs_repeat_and_differ(corpus: Corpus) -> None:
@@ -134,3 +136,70 @@ def test_resampling_depends_on_seed_epoch_and_example_alone(corpus: Corpus) -> N
 
     assert sources(100, 0) == sources(70, 0), "whatever batch it stands in"
     assert sources(100, 0) != sources(100, 1)
+
+
+# --- mixtures ----------------------------------------------------------------------------------------------------
+
+
+def test_a_mixture_says_which_pairs_an_epoch_holds(corpus: Corpus) -> None:
+    mixture = Mixture([20, 280], [0.5, 0.5])
+    batches = TokenBatches(corpus, Batching(tokens=100), 1, mixture=mixture)
+    for epoch in range(3):
+        seen = [i for batch in batches.epoch(epoch) for i in batch.examples]
+        assert sorted(seen) == sorted(mixture.draws(1, epoch).tolist())
+        assert sum(i < 20 for i in seen) == 150
+        assert len(list(batches.epoch(epoch))) == batches.count(epoch)
+    whole, rest = list(batches.epoch(1)), list(batches.epoch(1, skip=5))
+    assert [list(batch.examples) for batch in rest] == [list(batch.examples) for batch in whole[5:]]
+
+
+def test_a_pair_that_stands_twice_is_cut_in_two_ways(corpus: Corpus) -> None:
+    def shuffled(pair: Pair, rng: Random) -> Pair:
+        return Pair(np.array([rng.randrange(6, 999) for _ in pair.source]), pair.target, pair.index)
+
+    mixture = Mixture([3, 297], [0.5, 0.5])
+    batches = TokenBatches(corpus, Batching(tokens=100), 1, resample=shuffled, mixture=mixture)
+    cuts = [
+        batch.sources["source"].ids[row].tolist()
+        for batch in batches.epoch(0)
+        for row, i in enumerate(batch.examples)
+        if i == 0
+    ]
+    assert len(cuts) == 50
+    assert len({tuple(cut) for cut in cuts}) == 50
+    order = [list(batch.examples) for batch in batches.epoch(0)]
+    assert order == [list(batch.examples) for batch in batches.epoch(0)]
+
+
+# --- all that a batch may hold -----------------------------------------------------------------------------------
+
+
+def test_collate_fills_extras_copies_weights_and_alignments() -> None:
+    pairs = [
+        Pair(
+            np.array([7, 8, 9]),
+            np.array([6, 11]),
+            0,
+            {"tags": np.array([6])},
+            np.array([6, -1, 11]),
+            0.5,
+            np.array([[0, 0], [1, 0], [1, 2]]),
+        ),
+        Pair(np.array([7]), np.array([8]), 1, {"tags": np.zeros(0, np.int64)}, np.array([12])),
+    ]
+    batch = collate_pairs(pairs)
+    assert list(batch.sources) == ["source", "tags"]
+    assert batch.sources["tags"].ids.tolist() == [[6, EOS], [EOS, PAD]]
+    assert batch.sources["source"].copies.tolist() == [[6, -1, 11, -1], [12, -1, -1, -1]]
+    assert batch.weights.tolist() == [0.5, 1.0]
+    assert batch.alignment[0].tolist() == [[1, 0, 0, 0], [0.5, 0, 0.5, 0], [0, 0, 0, 1]], "the end to the end"
+    assert not batch.alignment[1].any(), "nothing is known of it"
+    part = batch.rows(torch.tensor([1]))
+    assert part.weights.tolist() == [1.0]
+    assert part.alignment.shape == (1, 3, 4)
+    assert part.sources["source"].copies.tolist() == [[12, -1, -1, -1]]
+
+
+def test_what_no_pair_has_no_batch_has() -> None:
+    batch = collate_pairs([Pair(np.array([7]), np.array([8]), 0)])
+    assert (batch.weights, batch.alignment, batch.sources["source"].copies) == (None, None, None)

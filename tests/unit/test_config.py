@@ -19,7 +19,7 @@ from seqloom import config
 from seqloom.config import Kind, Settings, Table, override, parse_yaml, read_yaml, render_yaml, validated
 from seqloom.errors import SeqloomError
 from seqloom.models.model import EncoderDecoder
-from seqloom.models.rnn import DECODERS
+from seqloom.models.tables import DECODERS
 from seqloom.recipe import recipe_from
 from seqloom.training.optim import OPTIMISERS
 

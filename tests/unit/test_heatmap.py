@@ -15,6 +15,7 @@ from rich.cells import cell_len
 from seqloom.batch import BOS, EOS
 from seqloom.data.batching import ended
 from seqloom.data.codec import TextCodec
+from seqloom.data.codecs import Codecs
 from seqloom.data.tokenizers import Characters
 from seqloom.errors import SeqloomError
 from seqloom.models.model import EncoderDecoder
@@ -55,7 +56,7 @@ DECODERS: dict[str, dict[str, object]] = {
 @pytest.mark.parametrize("decoder", DECODERS.values(), ids=DECODERS)
 def test_weights_and_probabilities_are_those_of_stepping(decoder: dict[str, object]) -> None:
     model, both = network(decoder), codec()
-    found = attention(model, (both, both), "abc", "fed")
+    found = attention(model, Codecs(both, both), "abc", "fed")
     source = ended([np.asarray(both.encode("abc"))])
     state = model.start({"source": source}, 1)
     weights, probabilities = [], []
@@ -75,9 +76,9 @@ def test_weights_and_probabilities_are_those_of_stepping(decoder: dict[str, obje
 
 def test_without_an_output_the_one_of_search_is_explained() -> None:
     model, both = network(DECODERS["luong"]), codec()
-    found = attention(model, (both, both), "abc")
+    found = attention(model, Codecs(both, both), "abc")
     text = "".join(found.output[:-1])
-    again = attention(model, (both, both), "abc", text)
+    again = attention(model, Codecs(both, both), "abc", text)
     assert again.output == found.output
     np.testing.assert_array_equal(again.weights, found.weights)
 
@@ -85,15 +86,15 @@ def test_without_an_output_the_one_of_search_is_explained() -> None:
 def test_a_model_without_attention_says_so() -> None:
     both = codec()
     with pytest.raises(SeqloomError, match="no attention") as refused:
-        attention(network({"kind": "rnn"}), (both, both), "abc", "abc")
+        attention(network({"kind": "rnn"}), Codecs(both, both), "abc", "abc")
     assert refused.value.code == "E_USAGE"
 
 
 def test_an_empty_text_is_refused_and_an_empty_output_is_one_row() -> None:
     model, both = network(DECODERS["luong"]), codec()
     with pytest.raises(SeqloomError, match="empty"):
-        attention(model, (both, both), "")
-    assert attention(model, (both, both), "abc", "").output == ("<eos>",)
+        attention(model, Codecs(both, both), "")
+    assert attention(model, Codecs(both, both), "abc", "").output == ("<eos>",)
 
 
 # --- drawing -----------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from torch import nn
 
 from seqloom.config import validated
 from seqloom.errors import SeqloomError
+from seqloom.models.model import EncoderDecoder
 from seqloom.training.loop import Training
 from seqloom.training.optim import OPTIMISERS, SCHEDULES, Schedule
 from toy_training import toy_model
@@ -61,6 +62,21 @@ def test_weight_decay_spares_biases_norms_and_embeddings(kind: str) -> None:
         if not torch.equal(one, other)
     }
     assert changed == {"cell.weight_ih_l0", "cell.weight_hh_l0"}  # not embedding (tied), norm, biases, frozen
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_weight_decay_spares_our_own_embeddings(tied: bool) -> None:
+    """Also where one is the output layer; an output layer of its own decays."""
+    raw = {"encoder": {"width": 4}, "decoder": {"width": 4}, "tied": tied}
+    model = EncoderDecoder(EncoderDecoder.Settings.model_validate(raw), source_vocabulary=9, target_vocabulary=8)
+    optimiser = OPTIMISERS.build(OPTIMISERS.settings({"kind": "adamw", "lr": 0.1, "weight_decay": 0.5}), model=model)
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimiser.step(1.0)
+    decayed = {name for name, parameter in model.named_parameters() if not torch.equal(parameter, before[name])}
+    assert decayed == {name for name, tensor in before.items() if tensor.dim() > 1 and "embedding" not in name}
+    assert ("head.weight" in decayed) is not tied
 
 
 @pytest.mark.parametrize("kind", list(OPTIMISERS))

@@ -152,3 +152,142 @@ def test_stdin_on_both_sides_is_refused() -> None:
     with pytest.raises(SeqloomError) as caught:
         read(dataset_settings({"source": "-", "target": "-"}))
     assert caught.value.code == "E_USAGE"
+
+
+# --- further sources, weights, alignments ------------------------------------------------------------------------
+
+RICH = [
+    Example("walk home", ("walked home",), "", 1, {"tags": "V;PST"}, 0.5, ((0, 0), (1, 1))),
+    Example("go", ("went",), "", 2, {"tags": ""}, 2.0, None),
+]
+
+
+def rich(kind: str, folder: Path) -> object:
+    """`RICH` in each format, with the settings that read it."""
+    if kind == "tsv":
+        (folder / "x.tsv").write_text("walk home\twalked home\t0-0 1-1\tV;PST\t0.5\ngo\twent\t\t\t2\n")
+        return {"path": str(folder / "x.tsv"), "extras": {"tags": 3}, "weight": 4, "alignment": 2}
+    if kind == "jsonl":
+        records = [
+            {"source": "walk home", "target": "walked home", "features": ["V", "PST"], "w": 0.5, "links": "0-0 1-1"},
+            {"source": "go", "target": "went", "features": "", "w": "2", "links": " "},
+        ]
+        (folder / "x.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        keys = {"extras": {"tags": "features"}, "weight": "w", "alignment": "links"}
+        return {"path": str(folder / "x.jsonl"), **keys}
+    files = {
+        "s": "walk home\ngo\n",
+        "t": "walked home\nwent\n",
+        "tags": "V;PST\n\n",
+        "weights": "0.5\n2\n",
+        "links": "0-0 1-1\n\n",
+    }
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    place = {name: str(folder / name) for name in files}
+    named = {"extras": {"tags": place["tags"]}, "weight": place["weights"], "alignment": place["links"]}
+    return {"source": place["s"], "target": place["t"], **named}
+
+
+@pytest.mark.parametrize("kind", list(READERS))
+def test_every_format_reads_extras_weights_and_alignments(kind: str, tmp_path: Path) -> None:
+    chosen = dataset_settings({**rich(kind, tmp_path), "constants": {"lang": "<2en>"}, "importance": 2.0})  # type: ignore[dict-item]
+    assert (chosen.kind, chosen.extra_names) == (kind, ("tags", "lang"))
+    found = list(read(chosen))
+    for one, wanted in zip(found, RICH, strict=True):
+        assert (one.source, one.references, one.links) == (wanted.source, wanted.references, wanted.links)
+        assert one.extras == {**wanted.extras, "lang": "<2en>"}
+        assert one.weight == 2 * wanted.weight
+    assert found[0].inputs == {"source": "walk home", "tags": "V;PST", "lang": "<2en>"}
+    assert TypeAdapter(Dataset).validate_python(TypeAdapter(Dataset).dump_python(chosen)) == chosen
+
+
+def test_every_parallel_file_is_known_and_spooled(tmp_path: Path) -> None:
+    chosen = dataset_settings(rich("parallel", tmp_path))
+    assert sorted(Path(path).name for path in files_of(chosen)) == ["links", "s", "t", "tags", "weights"]
+    reading, writing = os.pipe()
+    os.write(writing, b"V;PST\n\n")
+    os.close(writing)
+    piped = chosen.with_(extras={"tags": f"/dev/fd/{reading}"})
+    kept = spooled(piped, tmp_path / "spool")
+    assert [one.extras["tags"] for _ in range(2) for one in read(kept)] == ["V;PST", ""] * 2
+    (tmp_path / "tags").write_text("V;PST\n")
+    with pytest.raises(SeqloomError) as caught:
+        list(read(chosen))
+    assert caught.value.code == "E_ALIGN"
+    assert f"{tmp_path / 'tags'} has 1 lines" in caught.value.where
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("V;PST", "V;PST"),
+        (["V", "PST"], "V;PST"),
+        ({"tense": "past", "number": 2, "plural": True}, "number=2;plural=true;tense=past"),
+        ([], ""),
+        (7, "7"),
+    ],
+)
+def test_json_lists_and_records_become_one_text(value: object, text: str, tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text(json.dumps({"source": "a", "target": "b", "f": value}) + "\n")
+    [example] = read(dataset_settings({"path": str(tmp_path / "x.jsonl"), "extras": {"tags": "f"}}))
+    assert example.extras == {"tags": text}
+
+
+TSV, JSON = {"path": "x.tsv"}, {"path": "x.jsonl"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "line", "said"),
+    [
+        ({**TSV, "extras": {"tags": 2}}, "a\tb", "2 column(s), but columns 0, 1 and 2"),
+        ({**TSV, "weight": 2}, "a\tb\tmuch", "weight 'much': a number from 0 up"),
+        ({**TSV, "weight": 2}, "a\tb\t-1", "weight '-1'"),
+        ({**TSV, "weight": 2}, "a\tb\tnan", "weight 'nan'"),
+        ({**TSV, "weight": 2}, "a\tb\t", "weight ''"),
+        ({**TSV, "alignment": 2}, "a\tb\t0:0", "alignment '0:0'"),
+        ({**TSV, "alignment": 2}, "a\tb c\t0-0 1-1", "alignment 1-1: the source has 1 word(s), the target 2"),
+        ({**JSON, "extras": {"tags": "f"}}, '{"source": "a", "target": "b"}', "no key 'f'"),
+        ({**JSON, "extras": {"tags": "f"}}, '{"source": "a", "target": "b", "f": [["x"]]}', "it holds list"),
+        ({**JSON, "extras": {"tags": "f"}}, '{"source": "a", "target": "b", "f": null}', "it holds NoneType"),
+        ({**JSON, "extras": {"tags": "f"}}, '{"source": "a", "target": "b", "f": ["x;y"]}', "which separates items"),
+        ({**JSON, "extras": {"tags": "f"}}, '{"source": "a", "target": "b", "f": "\\ud800"}', "half a surrogate"),
+        ({**JSON, "weight": "w"}, '{"source": "a", "target": "b", "w": true}', "weight True"),
+        ({**JSON, "alignment": "l"}, '{"source": "a", "target": "b", "l": ["0-0", "0-0"]}', "'l' must be one string"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line(raw: dict[str, object], line: str, said: str, tmp_path: Path) -> None:
+    good = {"x.tsv": "a\tb\t1\n", "x.jsonl": '{"source": "a", "target": "b", "f": "x", "w": 1, "l": "0-0"}\n'}
+    path = tmp_path / str(raw["path"])
+    first = "a\tb\t0-0\n" if raw.get("alignment") == 2 else good[path.name]
+    path.write_text(first + line + "\n")
+    with pytest.raises(SeqloomError) as caught:
+        list(read(dataset_settings(raw), base=tmp_path))
+    assert said in caught.value.what
+    assert caught.value.where.startswith(f"{path}:2")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"path": "x", "extras": {"source": 2}},
+        {"path": "x", "extras": {"Tags": 2}},
+        {"path": "x", "extras": {"tags": -1}},
+        {"path": "x", "extras": {"tags": 2}, "constants": {"tags": "x"}},
+        {"path": "x", "importance": -1},
+        {"path": "x", "share": 0},
+        {"path": "x.jsonl", "extras": {"tags": 2}},
+    ],
+)
+def test_settings_of_extras_that_cannot_be_are_refused(raw: object) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        dataset_settings(raw)
+
+
+def test_split_depends_on_source_and_extras() -> None:
+    def parts(*extras: dict[str, str]) -> list[list[str]]:
+        return [[assign(Example(f"word {i}", ("t",), "f", i, one), 7, 0.1, 0.2) for i in range(500)] for one in extras]
+
+    plain, tagged, same, other = parts({}, {"a": "x", "b": "y"}, {"b": "Y ", "a": "x"}, {"a": "y", "b": "x"})
+    assert tagged == same, "in whatever order, case and spacing"
+    assert plain != tagged != other

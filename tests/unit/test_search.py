@@ -205,6 +205,19 @@ def test_a_beam_wider_than_what_can_be_said() -> None:
     assert len({h.tokens for h in found}) == len(found)
 
 
+def test_a_phrase_may_wait_for_its_place() -> None:
+    """c must occur. Early it has p = 0.01; where it belongs, after ab, 0.96: a place of the beam waits for that.
+
+    Were the two places given to those that have said c already, "ab" would be dropped on the second step.
+    """
+    script: Script = {**PATIENCE, "": {"a": 0.97, "c": 0.01}, "c": {"a": 0.5, "b": 0.4}, "*": {"a": 0.4, "b": 0.4}}
+    lexical = STRATEGIES.settings({"kind": "lexical", "size": 2, "stop": "bound", "length": "none"})
+    (best_of_all,) = run(script, lexical, phrases=[[[C]]], limits=Limits(max_length=5))
+    assert text(best_of_all) == "abc"
+    assert best_of_all.log_prob == pytest.approx(math.log(0.97 * 0.96 * 0.96 * 0.99))
+    assert text(run(script, lexical, phrases=[[[C, C]]], limits=Limits(max_length=2))[0]) == "cc", "no room to wait"
+
+
 @given(st.lists(st.lists(st.integers(-3, 3), min_size=12, max_size=12), min_size=1, max_size=4), st.integers(1, 14))
 def test_best_orders_equals_by_index(rows: list[list[int]], count: int) -> None:
     values, index = best(torch.tensor(rows, dtype=torch.float32), count)

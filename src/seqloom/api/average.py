@@ -118,7 +118,7 @@ def validation(model: Model, dev: Sequence[Example]) -> dict[str, float]:
     """Before and after by one measure: loss on the dev pairs, the metrics on the first of them, decoded greedily."""
     limits, evaluation = model.recipe.data.limits, model.recipe.evaluation
     pairs = [
-        (example.source, example.target)
+        (example.inputs, example.target)
         for example in dev
         if 0 < len(model.source.tokens(example.source)) <= limits.max_source
         and 0 < len(model.target.tokens(example.target)) <= limits.max_target
@@ -130,7 +130,7 @@ def validation(model: Model, dev: Sequence[Example]) -> dict[str, float]:
     values = {"nll": total / count, "perplexity": perplexity(total, count)}
     chosen = _calibration_examples(model, dev)[: evaluation.validate_examples]
     options = Options(beam=1, split=False, on_long="skip")
-    outputs = [prediction.text for prediction in model.predict([example.source for example in chosen], options)]
+    outputs = [prediction.text for prediction in model.predict([example.inputs for example in chosen], options)]
     for settings, metric in zip(evaluation.metrics, evaluation.build(), strict=True):
         if chosen:
             values[kind_of(settings)] = metric.score(outputs, [example.references for example in chosen])
@@ -155,6 +155,6 @@ def _save(model: Model, run: Path, result: Averaged) -> None:
         result.folder,
         recipe=old.recipe_text(),
         tensors=weights.of_model(model.network),
-        extras=lambda folder: save_codecs(model.recipe, model.source, model.target, folder),
+        extras=lambda folder: save_codecs(model.recipe, model.codecs, folder),
         about=about,
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from seqloom.config import Plain, Settings
+from seqloom.config import Plain
 from seqloom.data.files import BadUtf8, Tally
-from seqloom.data.readers import Example, read
+from seqloom.data.readers import Example, ReaderSettings, read
 from seqloom.data.report import DataReport, Finding, examine
 from seqloom.recipe import Data
 
@@ -38,7 +38,7 @@ class Checked:
 
     def lines(self) -> list[str]:
         out = [
-            f"error: {name}: {kind} {count:,}: {READING[kind]}"
+            f"error: {name}: {kind} ({count:,} times): {READING[kind]}"
             for name, tally in self.reading.items()
             for kind, count in tally.items()
         ]
@@ -47,21 +47,22 @@ class Checked:
 
 def check_data(data: Data) -> Checked:
     """Examine every set that a recipe names, also for pairs of dev and test that stand in train."""
-    return _checked({"train": data.train, "dev": data.dev, "test": data.test}, data.on_bad_utf8)
+    return _checked(data.sets, data.on_bad_utf8)
 
 
-def check_pairs(dataset: Settings) -> Checked:
+def check_pairs(dataset: ReaderSettings) -> Checked:
     """Examine one dataset."""
-    return _checked({"train": dataset}, "error")
+    return _checked({"train": (dataset,)}, "error")
 
 
-def _checked(sets: dict[str, Settings | None], on_bad_utf8: BadUtf8) -> Checked:
+def _checked(sets: Mapping[str, tuple[ReaderSettings, ...]], on_bad_utf8: BadUtf8) -> Checked:
     tallies = {name: Tally() for name in sets}
     policy: BadUtf8 = "replace" if on_bad_utf8 == "error" else on_bad_utf8  # all of the trouble, not the first of it
 
     def examples(name: str) -> Iterator[Example] | None:
-        settings = sets.get(name)
-        return None if settings is None else read(settings, on_bad_utf8=policy, tally=tallies[name])
+        if name not in sets:
+            return None
+        return (example for one in sets[name] for example in read(one, on_bad_utf8=policy, tally=tallies[name]))
 
     train = examples("train")
     assert train is not None

@@ -125,7 +125,7 @@ def compare(
             lines, judged = aligned(read_outputs(str(system)), chosen, recipe, name)
         else:
             judged = prepared(chosen, recipe)
-            lines = [prediction.text for prediction in model.predict([item.source for item in judged], options)]
+            lines = [prediction.text for prediction in model.predict([item.inputs for item in judged], options)]
         answers.append(lines)
         items.append(judged)
     if len(items[0]) != len(items[1]):
@@ -164,7 +164,7 @@ def _contrasts(
     found = largest_differences(metric, metric.statistics(a, references), metric.statistics(b, references), show)
     return tuple(
         Contrast(
-            source=examples[row.index].source,
+            source=examples[row.index].shown,
             references=tuple(examples[row.index].references),
             a=a[row.index],
             b=b[row.index],

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
-from seqloom import config
 from seqloom.data.files import Tally
-from seqloom.data.readers import Example, read, renamed, spooled
+from seqloom.data.readers import Example, ReaderSettings, read, renamed, spooled
 from seqloom.data.split import Part, assign
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_write, read_bounded, sha256_file
@@ -36,30 +36,35 @@ class Datasets:
         return self._part("test")
 
     def _part(self, part: Part) -> Iterator[Example]:
-        given = {"dev": self.data.dev, "test": self.data.test}.get(part)
-        if given is not None:
-            return self._read(given)
-        dev = 0.0 if self.data.dev is not None else self.data.split.dev or 0.0
-        test = 0.0 if self.data.test is not None else self.data.split.test or 0.0
+        sets = self.data.sets
+        if part != "train" and part in sets:
+            return self._read(part)
+        dev = 0.0 if "dev" in sets else self.data.split.dev or 0.0
+        test = 0.0 if "test" in sets else self.data.split.test or 0.0
         if not dev and not test:
-            return self._read(self.data.train) if part == "train" else iter(())
+            return self._read("train") if part == "train" else iter(())
         seed = self.data.split.seed
-        return (example for example in self._read(self.data.train) if assign(example, seed, dev, test) == part)
+        return (example for example in self._read("train") if assign(example, seed, dev, test) == part)
 
-    def _read(self, settings: config.Settings) -> Iterator[Example]:
-        return read(settings, on_bad_utf8=self.data.on_bad_utf8, tally=self.tally)
+    def _read(self, part: Part) -> Iterator[Example]:
+        """Several corpora one after the other, each example knowing which one it is from."""
+        for number, settings in enumerate(self.data.sets[part]):
+            examples = read(settings, on_bad_utf8=self.data.on_bad_utf8, tally=self.tally)
+            yield from examples if not number else (replace(example, corpus=number) for example in examples)
 
 
 def settled(data: Data, folder: Path) -> Data:
     """The same data made definite: pipes copied into `folder`, paths absolute, shares of the split chosen."""
-    sets: dict[str, config.Settings | None] = {}
-    for name, settings in (("train", data.train), ("dev", data.dev), ("test", data.test)):
-        sets[name] = None if settings is None else spooled(settings, folder / "input" / name, Path.cwd())
-    data = data.with_(**sets)
+
+    def definite(settings: ReaderSettings, name: str, number: int) -> ReaderSettings:
+        place = folder / "input" / name
+        return spooled(settings, place if number == 0 else place / str(number), Path.cwd())
+
+    data = data.with_sets(definite)
     wanted = {"dev": data.dev is None and data.split.dev is None, "test": data.test is None and data.split.test is None}
     if not any(wanted.values()):
         return data
-    pairs = sum(1 for _ in read(data.train, on_bad_utf8=data.on_bad_utf8))
+    pairs = sum(1 for one in data.sets["train"] for _ in read(one, on_bad_utf8=data.on_bad_utf8))
     share = round(held_out_share(pairs), 6)
     return data.with_(split=data.split.with_(**{name: share for name, missing in wanted.items() if missing}))
 
@@ -71,9 +76,7 @@ def held_out_share(pairs: int) -> float:
 
 def portable(data: Data) -> Data:
     """The same data by file names alone: what a bundle tells of it, and nobody's folders."""
-    sets = {"train": data.train, "dev": data.dev, "test": data.test}
-    given = {name: settings for name, settings in sets.items() if settings is not None}
-    return data.with_(**{name: renamed(settings, lambda path, _: Path(path).name) for name, settings in given.items()})
+    return data.with_sets(lambda settings, *_: renamed(settings, lambda path, _: Path(path).name))
 
 
 def fingerprints(data: Data) -> dict[str, dict[str, str | int]]:
@@ -106,12 +109,12 @@ def check_unchanged(data: Data, record: Path, allow_change: bool) -> None:
         raise SeqloomError("E_CHANGED", "the data changed since the run began", where=sizes, fix=fix)
 
 
-def merged(examples: Iterator[Example]) -> list[Example]:
-    """Lines with the same source become one example with several references, in the order of first sight."""
-    references: dict[str, list[str]] = {}
-    first: dict[str, Example] = {}
+def merged(examples: Iterable[Example]) -> list[Example]:
+    """Lines that ask the same (source and extras) become one example with several references, in order of sight."""
+    references: dict[tuple[str, ...], list[str]] = {}
+    first: dict[tuple[str, ...], Example] = {}
     for example in examples:
-        first.setdefault(example.source, example)
-        known = references.setdefault(example.source, [])
+        first.setdefault(example.key, example)
+        known = references.setdefault(example.key, [])
         known.extend(text for text in example.references if text not in known)
-    return [Example(source, tuple(references[source]), example.file, example.line) for source, example in first.items()]
+    return [replace(example, references=tuple(references[key])) for key, example in first.items()]

@@ -129,7 +129,7 @@ def show(model: Model, count: int = SHOWN) -> list[Shown]:
     """A few test examples with their outputs, drawn by a fixed seed."""
     items = prepared(held_out(model.recipe), model.recipe)
     drawn = Random(SEED).sample(items, min(count, len(items)))
-    predictions = list(model.predict([item.source for item in drawn], Options(split=False, on_long="skip")))
+    predictions = list(model.predict([item.inputs for item in drawn], Options(split=False, on_long="skip")))
     right = right_outputs(model.recipe, [prediction.text for prediction in predictions], drawn)
     return [
         Shown(prediction, item.references, well)
@@ -143,9 +143,8 @@ def look_inside(model: Model, shown: list[Shown]) -> AttentionMap | None:
     None for a model without attention: the recipe is the person's to change.
     """
     chosen = max(shown, key=lambda one: (one.right, len(one.prediction.tokens)))
-    codecs = (model.source, model.target)
     try:
-        return attention(model.network, codecs, chosen.prediction.source, searching=model.recipe.search)
+        return attention(model.network, model.codecs, chosen.prediction.source, searching=model.recipe.search)
     except SeqloomError as error:
         if error.code != "E_USAGE":
             raise

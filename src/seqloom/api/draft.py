@@ -22,6 +22,7 @@ def written(choices: Choices, train: Plain, languages: tuple[str, str], on_bad_u
         _data(choices, train, languages, on_bad_utf8),
         _tokenizer("source", choices.source),
         _tokenizer("target", choices.target),
+        *([_extras(choices)] if choices.separators else []),
         _model(choices),
         _training(choices),
         _outputs(choices),
@@ -86,6 +87,13 @@ def _tokenizer(name: str, side: Side) -> Iterator[str]:
     coverage = "" if side.coverage == 1.0 else f", character_coverage: {side.coverage}"
     why = "the rarest characters become unknown" if coverage else ""
     yield _line(f"  tokenizer: {{kind: bpe, size: {side.size}{coverage}}}", why)
+
+
+def _extras(choices: Choices) -> Iterator[str]:
+    yield _line("extras:", "further sources, as symbols before the source")
+    for name, separator in choices.separators.items():
+        why = "use: encoder gives them an encoder of their own"
+        yield _line(f"  {name}: {{tokenizer: {{kind: symbols, separator: {json.dumps(separator)}}}, use: prefix}}", why)
 
 
 def _model(choices: Choices) -> Iterator[str]:

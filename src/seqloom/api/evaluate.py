@@ -167,7 +167,7 @@ class Judge:
         """What a model says to the examples, with all that only a model can tell."""
         options = options or Options(on_long="skip")
         started_at = time.perf_counter()
-        predictions = list(model.predict([example.source for example in examples], options))
+        predictions = list(model.predict([example.inputs for example in examples], options))
         seconds = time.perf_counter() - started_at
         report = self.outputs(model.name, [prediction.text for prediction in predictions], examples)
         return replace(
@@ -225,7 +225,7 @@ def _perplexity(model: Model, examples: Sequence[Example]) -> float:
     """By teacher forcing on the first reference of every pair that training would have accepted."""
     limits = model.recipe.data.limits
     pairs = [
-        (example.source, example.target)
+        (example.inputs, example.target)
         for example in examples
         if len(model.source.tokens(example.source)) <= limits.max_source
         and len(model.target.tokens(example.target)) <= limits.max_target
@@ -277,7 +277,7 @@ def right_criterion(recipe: Recipe) -> str:
 
 def calibrated(model: Model, examples: Sequence[Example]) -> Calibration:
     """Honest confidences for this model: fitted on its outputs for dev examples by the recipe's own search."""
-    predictions = list(model.predict([e.source for e in examples], Options(split=False, on_long="skip")))
+    predictions = list(model.predict([e.inputs for e in examples], Options(split=False, on_long="skip")))
     return Calibration.fit(
         [prediction.best.log_prob for prediction in predictions],
         [len(prediction.tokens) for prediction in predictions],

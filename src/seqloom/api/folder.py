@@ -87,18 +87,21 @@ def effective(wanted: Recipe, folder: Path, replace: bool) -> tuple[Recipe, list
 
 
 def _settled(wanted: Recipe, stored: Recipe | None, folder: Path) -> Recipe:
-    data = wanted.data
+    data, batching = wanted.data, wanted.batching
     if stored is not None:
+        if batching.tokens == "auto":
+            batching = batching.with_(tokens=stored.batching.tokens)
         known = stored.data.split
         split = data.split.with_(dev=data.split.dev or known.dev, test=data.split.test or known.test)
         data = data.with_(split=split, **_copied(stored.data, folder))
     machine = _machine(wanted.runtime, None if stored is None else stored.runtime)
-    return wanted.with_(data=settled(data, folder), training=wanted.watched(), runtime=machine)
+    settled_data = settled(data, folder)
+    return wanted.with_(data=settled_data, batching=batching, training=wanted.watched(), runtime=machine)
 
 
 def _copied(stored: Data, folder: Path) -> dict[str, object]:
     """The sets that came through a pipe when the run began: a pipe is read once, so its copy is the data."""
-    sets = {"train": stored.train, "dev": stored.dev, "test": stored.test}
+    sets: dict[str, object] = {"train": stored.train, "dev": stored.dev, "test": stored.test}
     return {name: settings for name, settings in sets.items() if (folder / "input" / name).is_dir()}
 
 
@@ -109,6 +112,7 @@ def _machine(wanted: Runtime, stored: Runtime | None) -> Runtime:
         device = stored.device
     if device == "auto":
         device = runtime.find_device(device).type
+    runtime.check_precision(wanted.precision, runtime.find_device(device))  # before anything is written
     if threads is None:
         runtime.apply(wanted)
         threads = torch.get_num_threads()

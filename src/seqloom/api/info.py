@@ -80,8 +80,10 @@ def _version(package: str) -> str | None:
 def _model(recipe: Recipe) -> dict[str, Plain]:
     model = recipe.model
     sides = {"source": recipe.source.tokenizer, "target": recipe.target.tokenizer}
+    sides |= {name: extra.tokenizer for name, extra in recipe.extras.items()}
     return {
         **{name: _described(part) for name, part in model.parts.items()},
+        **({"extras": {name: kind_of(extra.use) for name, extra in recipe.extras.items()}} if recipe.extras else {}),
         "tokenizers": {side: kind_of(settings) for side, settings in sides.items()},
         "search": _described(recipe.search.strategy),
     }
@@ -96,8 +98,12 @@ def _described(settings: Settings) -> str:
 
 
 def _vocabularies(bundle: Bundle, recipe: Recipe) -> dict[str, Plain]:
-    sides = ("source",) if recipe.model.one_vocabulary else ("source", "target")
-    return {side: len((bundle.folder / side / "vocabulary.txt").read_bytes().splitlines()) for side in sides}
+    sides = ["source"] if recipe.model.one_vocabulary else ["source", "target"]
+    places = {**{side: side for side in sides}, **{name: f"extras/{name}" for name in recipe.extras}}
+    return {
+        side: len((bundle.folder / place / "vocabulary.txt").read_bytes().splitlines())
+        for side, place in places.items()
+    }
 
 
 def _progress(folder: Path) -> dict[str, Plain]:

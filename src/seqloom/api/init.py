@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -23,7 +23,8 @@ from seqloom.batch import SPECIALS
 from seqloom.config import Settings
 from seqloom.data.batching import collate_pairs
 from seqloom.data.characters import SPACELESS_SCRIPTS
-from seqloom.data.corpus import Pair
+from seqloom.data.codecs import Pair
+from seqloom.data.examples import ITEMS
 from seqloom.data.files import BadUtf8
 from seqloom.data.profile import Looks, Profile, SideProfile, profile
 from seqloom.data.readers import Example, read
@@ -37,6 +38,7 @@ from seqloom.training.optim import OPTIMISERS
 SAMPLE = 20_000  # pairs that are looked at closely
 WORDS_BELOW = 3_000  # pairs of text: fewer do not teach a useful subword vocabulary
 TOKEN_LIMIT, MOST_TOKENS = 512, 2048  # the recipe's default limit of a sequence, and the most that init will set
+SEPARATORS = (ITEMS, "|", ",", "+", " ")
 PATIENCE = 3.0  # seconds that may go into estimating the time
 Kind = Literal["characters", "symbols", "words", "bpe"]
 
@@ -98,6 +100,7 @@ class Choices:
     held_out: int  # pairs of dev, and as many of test
     max_ratio: float  # target tokens per source token, at most
     merge_sources: bool  # one source with several right targets is common
+    separators: Mapping[str, str]  # of every extra that the data have: what stands between its symbols
 
 
 def choose(dataset: Settings, on_bad_utf8: BadUtf8 = "error") -> Choices:
@@ -125,6 +128,7 @@ def choose(dataset: Settings, on_bad_utf8: BadUtf8 = "error") -> Choices:
         held_out=round(held_out_share(found.pairs) * found.pairs),
         max_ratio=_ratio(sample, source.tokenizer, target.tokenizer),
         merge_sources=_has_alternatives(sample) or found.several_references,
+        separators={name: _separator([one.extras[name] for one in sample]) for name in sample[0].extras},
     )
 
 
@@ -205,10 +209,15 @@ def _ratio(sample: list[Example], source: Kind, target: Kind) -> float:
 
 def _has_alternatives(sample: list[Example]) -> bool:
     """Whether one source in a hundred or more stands with different targets."""
-    targets: dict[str, set[str]] = {}
+    targets: dict[tuple[str, ...], set[str]] = {}
     for example in sample:
-        targets.setdefault(example.source, set()).add(example.target)
+        targets.setdefault(example.key, set()).add(example.target)
     return sum(len(answers) > 1 for answers in targets.values()) >= max(1, len(targets) / 100)
+
+
+def _separator(texts: list[str]) -> str:
+    """What stands between the symbols of an extra: the first usual sign that a tenth of its texts hold."""
+    return next((sign for sign in SEPARATORS if sum(sign in text for text in texts) * 10 >= len(texts)), ITEMS)
 
 
 def guess_language(path: str) -> str:

@@ -10,7 +10,7 @@ import inspect
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import NoneType, UnionType
@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from seqloom.config import Kind, Settings, Table, kind_of
-from seqloom.data.readers import READERS, Dataset
+from seqloom.data.readers import READERS, Dataset, Datasets
 from seqloom.recipe import Recipe
 
 AnyTable = Table[Any]
@@ -82,6 +82,10 @@ def _keys(
         table, inner = _table(field), _settings_class(field.annotation)
         if table is not None:
             tables.setdefault(table.name, table)
+        elif (each := _each(field.annotation)) is not None:
+            yield Key(path, "{NAME: keys below}", _told(value), meanings.get(name, ""))
+            yield from _keys(each, f"{path}.NAME", tables)
+            continue
         elif inner is not None:
             meaning = meanings.get(name) or _first_line(inner.__doc__ if inner.__doc__ != Settings.__doc__ else "")
             optional = NoneType in get_args(field.annotation)
@@ -96,7 +100,7 @@ def _value(field: FieldInfo, name: str, default: Settings | None) -> object:
     """What stands when the key is left out; PydanticUndefined where it must be given."""
     if default is not None:
         return getattr(default, name)
-    return PydanticUndefined if field.is_required() else field.get_default(call_default_factory=True)
+    return PydanticUndefined if field.is_required() else field.get_default(call_default_factory=True, validated_data={})
 
 
 def _told(value: object) -> str:
@@ -121,7 +125,7 @@ def _table(field: FieldInfo) -> AnyTable | None:
     for mark in marks:
         if isinstance(mark, Kind):
             return mark.table
-        if mark in get_args(Dataset)[1:]:
+        if mark in (*get_args(Dataset)[1:], *get_args(Datasets)[1:]):
             return READERS
     return None
 
@@ -135,10 +139,17 @@ def _settings_class(annotation: object) -> type[Settings] | None:
     return None
 
 
+def _each(annotation: object) -> type[Settings] | None:
+    """The settings class that a mapping from names holds."""
+    return _settings_class(get_args(annotation)[1]) if get_origin(annotation) is Mapping else None
+
+
 def _type(field: FieldInfo, table: AnyTable | None) -> str:
     if table is not None:
         many, optional = get_origin(field.annotation) is tuple, NoneType in get_args(field.annotation)
-        return f"{'list of ' if many else 'one of the '}{table.name}{' or null' if optional else ''}"
+        also = [get_origin(option) for option in get_args(field.annotation)]
+        several = ", or a list" if not many and tuple in also else ""
+        return f"{'list of ' if many else 'one of the '}{table.name}{several}{' or null' if optional else ''}"
     limits = [_limit(mark) for mark in field.metadata]
     return " ".join([_named(field.annotation), *(limit for limit in limits if limit)])
 
@@ -154,6 +165,8 @@ def _named(annotation: object) -> str:
         return " or ".join(map(_named, inner))
     if origin is tuple:
         return f"list of {_named(inner[0])}"
+    if origin is Mapping:
+        return f"{{NAME: {_named(inner[1])}}}"
     return _WORDS.get(annotation, getattr(annotation, "__name__", str(annotation)))  # type: ignore[call-overload,no-any-return]
 
 

@@ -11,10 +11,11 @@ from seqloom.api.model import Model
 from seqloom.bundle import Bundle, open_bundle
 from seqloom.config import override, parse_yaml, read_yaml
 from seqloom.data.codec import TextCodec
+from seqloom.data.codecs import Codecs
 from seqloom.errors import SeqloomError
 from seqloom.metrics.calibration import Calibration
 from seqloom.models.model import Ensemble
-from seqloom.recipe import Recipe, build_model, recipe_from
+from seqloom.recipe import Recipe, build_model, joined_codecs, recipe_from
 from seqloom.runtime import Runtime
 
 
@@ -39,16 +40,16 @@ def load(
     allow_nonfinite: bool = False,
 ) -> Model:
     """Open a run or bundle. `settings` are `key=value` over its recipe (those that leave the weights' shapes alone)."""
-    chosen = runtime.apply(Runtime(device=device, threads=threads))
+    chosen = runtime.apply(Runtime(device=device, threads=threads, tf32=False))
     bundle = open_bundle(find_bundle(run))
     recipe = bundle_recipe(bundle, settings, _run_data(bundle.folder))
-    source, target = load_codecs(recipe, bundle.folder)
-    network = build_model(recipe, source, target)
+    codecs = load_codecs(recipe, bundle.folder)
+    network = build_model(recipe, codecs)
     weights.restore(network, bundle.weights(allow_nonfinite), str(bundle.folder))
     folder = Path(run)
     name = folder.parent.name if folder.name == "bundle" else folder.name
     calibration = Calibration.model_validate(bundle.about.get("calibration") or {})
-    return Model(name, recipe, source, target, network, bundle.about, calibration, chosen)
+    return Model(name, recipe, codecs, network, bundle.about, calibration, chosen)
 
 
 def _run_data(bundle: Path) -> object:
@@ -67,16 +68,27 @@ def bundle_recipe(bundle: Bundle, settings: Sequence[str] = (), data: object = N
     return recipe_from(override(raw, full_keys(raw, settings, where)), where)
 
 
-def load_codecs(recipe: Recipe, folder: Path) -> tuple[TextCodec, TextCodec]:
-    """Both sides' codecs as they were trained; one and the same where the vocabulary is shared."""
+def load_codecs(recipe: Recipe, folder: Path) -> Codecs:
+    """Every side's codec as it was trained; source and target are one and the same where the vocabulary is shared."""
     source = TextCodec.load(recipe.source, folder / "source")
-    return source, source if recipe.model.one_vocabulary else TextCodec.load(recipe.target, folder / "target")
+    target = source if recipe.model.one_vocabulary else TextCodec.load(recipe.target, folder / "target")
+    extras = {name: TextCodec.load(settings, folder / "extras" / name) for name, settings in recipe.extras.items()}
+    return joined_codecs(recipe, source, target, extras)
 
 
-def save_codecs(recipe: Recipe, source: TextCodec, target: TextCodec, folder: Path) -> None:
-    for side, codec in (("source", source), *(() if recipe.model.one_vocabulary else (("target", target),))):
-        (folder / side).mkdir()
-        codec.save(folder / side)
+def save_codecs(recipe: Recipe, codecs: Codecs, folder: Path) -> None:
+    """One folder per codec: `source`, `target` where it is another one, `extras/NAME`."""
+    sides = (
+        {"source": codecs.source}
+        if recipe.model.one_vocabulary
+        else {
+            "source": codecs.source,
+            "target": codecs.target,
+        }
+    )
+    for name, codec in (sides | {f"extras/{name}": codec for name, codec in codecs.extras.items()}).items():
+        (folder / name).mkdir(parents=True)
+        codec.save(folder / name)
 
 
 def load_ensemble(
@@ -95,18 +107,16 @@ def load_ensemble(
     ]
     first = models[0]
     for other in models[1:]:
-        for side, mine, theirs in (("source", first.source, other.source), ("target", first.target, other.target)):
-            if mine.vocabulary != theirs.vocabulary:
-                what = f"the {side} vocabularies of {first.name} and {other.name} differ"
-                fix = "train the members on one vocabulary: the same data, recipe text settings and seed of the split"
-                raise SeqloomError("E_BUNDLE", what, fix=fix)
+        if odd := first.codecs.differences(other.codecs):
+            what = f"the {odd[0]} vocabularies of {first.name} and {other.name} differ"
+            fix = "train the members on one vocabulary: the same data, recipe text settings and seed of the split"
+            raise SeqloomError("E_BUNDLE", what, fix=fix)
     ensemble = Ensemble([model.network for model in models]).to(first.device).eval()
     name = "+".join(model.name for model in models)
     return Model(
         name,
         first.recipe,
-        first.source,
-        first.target,
+        first.codecs,
         first.network,
         first.about,
         first.calibration,

@@ -1,12 +1,14 @@
 """A loaded model: text in, text out, lists in, lists out.
 
-`Model` joins codecs, network and search. It tokenises, splits paragraphs, batches, searches, restores order and says
-how confident it is; it writes no file and prints nothing.
+A text is a source, or a mapping of the source and every extra that the model reads. `Model` joins codecs, network and
+search. It tokenises, splits paragraphs, batches, searches, restores order and says how confident it is; it writes no
+file and prints nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import overload
@@ -14,13 +16,20 @@ from typing import overload
 import numpy as np
 import torch
 
+from seqloom import runtime
+from seqloom.api.alternatives import Alternative, alternatives
+from seqloom.api.asking import Asking
+from seqloom.api.attended import covered, known_pieces, no_attention
 from seqloom.api.options import Options
 from seqloom.api.predictions import Output, Prediction, joined, passed_over
-from seqloom.batch import UNK, Batch, Tokens
+from seqloom.api.risk import least_risk
+from seqloom.api.stream import pieces_of_text, refuse_streaming
+from seqloom.batch import UNK, Batch, Source, Tokens
 from seqloom.config import kind_of, validated
-from seqloom.data.batching import collate_pairs, ended, in_order
+from seqloom.data.batching import collate_pairs, collate_sources, in_order
 from seqloom.data.codec import TextCodec
-from seqloom.data.corpus import Pair
+from seqloom.data.codecs import Codecs, Encoded
+from seqloom.data.examples import Inputs
 from seqloom.data.sentences import split_sentences
 from seqloom.errors import SeqloomError
 from seqloom.metrics.calibration import Calibration
@@ -28,12 +37,13 @@ from seqloom.metrics.perplexity import perplexity
 from seqloom.models.contracts import Scorer
 from seqloom.models.generator import Generator, shifted
 from seqloom.recipe import Recipe, parameters
-from seqloom.search.constraints import CONSTRAINTS, Constraint
 from seqloom.search.hypotheses import Hypothesis
 from seqloom.search.loop import search
 from seqloom.shapes import Nll
 
 CHUNK_LINES = 4096  # lines that are sorted by length together; bounds memory on endless input
+Several = list[str] | list[dict[str, str]] | tuple[Inputs, ...]
+USUAL_ROWS = 8  # hypotheses per source that a batch has room for; with more of them it holds fewer sources
 SENTENCES_PER_LINE = 1.2  # a run whose training lines hold more than this learned paragraphs, and gets paragraphs
 
 
@@ -45,6 +55,7 @@ class PairScore:
     target: str
     tokens: tuple[str, ...]
     token_scores: tuple[float, ...]
+    extras: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def log_prob(self) -> float:
@@ -57,67 +68,92 @@ class PairScore:
 
 @dataclass
 class Model:
-    """`model("text")` gives a `Prediction`; `model(["a", "b"])` a list of them."""
+    """`model("text")` gives a `Prediction`; `model(["a", "b"])` a list of them.
+
+    A model with extras is asked `model({"source": "text", "tags": "V;PST"})`, or a list of such.
+    """
 
     name: str
     recipe: Recipe
-    source: TextCodec
-    target: TextCodec
+    codecs: Codecs
     network: Generator
     about: Mapping[str, object] = field(default_factory=dict)
     calibration: Calibration = field(default_factory=Calibration)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     scorer: Scorer | None = None  # what search steps instead of the network: an ensemble
+    advice: Scorer | None = None  # what is added when hypotheses are compared: a weighted language model
+    _asked: list[tuple[Options, Asking]] = field(default_factory=list, init=False, repr=False)  # the last ones
 
     def __post_init__(self) -> None:
         self.network.to(self.device).eval()
 
+    @property
+    def source(self) -> TextCodec:
+        return self.codecs.source
+
+    @property
+    def target(self) -> TextCodec:
+        return self.codecs.target
+
     @overload
-    def __call__(self, text: str, **options: object) -> Prediction: ...
+    def __call__(self, text: Inputs, **options: object) -> Prediction: ...
     @overload
-    def __call__(self, text: list[str] | tuple[str, ...], **options: object) -> list[Prediction]: ...
-    def __call__(self, text: str | list[str] | tuple[str, ...], **options: object) -> Prediction | list[Prediction]:
+    def __call__(self, text: Several, **options: object) -> list[Prediction]: ...
+    def __call__(self, text: Inputs | Several, **options: object) -> Prediction | list[Prediction]:
         """Predict one text, or several; keywords are those of `Options` (beam=5, n_best=3, prefix="...")."""
         chosen = validated(Options, options, "options")
-        if isinstance(text, str):
+        if isinstance(text, (str, Mapping)):
             return next(self.predict([text], chosen))
         return list(self.predict(text, chosen))
 
     # --- prediction --------------------------------------------------------------------------------------------------
 
     def predict(
-        self, texts: Iterable[str], options: Options | None = None, chunk: int = CHUNK_LINES, name: str = ""
+        self, texts: Iterable[Inputs], options: Options | None = None, chunk: int = CHUNK_LINES, name: str = ""
     ) -> Iterator[Prediction]:
         """One prediction per text, in order, however long the input is. Empty lines give empty answers.
 
         `chunk` lines are read before the first is answered; `name` is that of the input, for errors.
         """
         options = options or Options()
-        options.searching(self.recipe.search)  # what cannot be met is said before anything is read
+        self.asking(options)  # what cannot be met is said before anything is read
         iterator = enumerate(texts, start=1)
         while lines := list(islice(iterator, chunk)):
             yield from self._predict_lines(lines, options, name)
 
-    def refuse_long(self, texts: Iterable[str], options: Options, name: str = "") -> None:
+    def refuse_long(self, texts: Iterable[Inputs], options: Options, name: str = "") -> None:
         """Look for sources over the recipe's maximum that `options` do not provide for, before the first answer."""
-        for number, text in enumerate(texts, start=1):
-            self._parts(text, options, _place(name, number))
+        for number, inputs in enumerate(texts, start=1):
+            self._read(inputs, options, _place(name, number))
 
-    def _predict_lines(self, lines: Sequence[tuple[int, str]], options: Options, name: str) -> Iterator[Prediction]:
-        pieces: list[str] = []
-        plans: list[list[str]] = []  # per line, the gap after each of its pieces
-        for number, line in lines:
-            parts = self._parts(line, options, _place(name, number))
-            pieces += [text for text, _ in parts]
-            plans.append([gap for _, gap in parts])
+    def _predict_lines(self, lines: Sequence[tuple[int, Inputs]], options: Options, name: str) -> Iterator[Prediction]:
+        pieces: list[tuple[str, dict[str, str]]] = []
+        plans: list[tuple[str, dict[str, str], list[str]]] = []  # per line, also the gap after each of its pieces
+        for number, inputs in lines:
+            line, extras, parts = self._read(inputs, options, _place(name, number))
+            pieces += [(text, extras) for text, _ in parts]
+            plans.append((line, extras, [gap for _, gap in parts]))
         answers = iter(self._answers(pieces, options))
-        for (_, line), gaps in zip(lines, plans, strict=True):
-            yield joined(line, list(islice(answers, len(gaps))), gaps)
+        for line, extras, gaps in plans:
+            yield joined(line, list(islice(answers, len(gaps))), gaps, extras)
+
+    def _read(self, inputs: Inputs, options: Options, where: str) -> tuple[str, dict[str, str], list[tuple[str, str]]]:
+        """A line's source, its extras (the same for all of its parts), and its parts with the gaps between them."""
+        line, extras = self.codecs.texts(inputs, where)
+        most = self.recipe.data.limits.max_extra
+        for name, text in extras.items():
+            count = len(self.codecs.extras[name].tokens(text)) if len(text) > most // 8 else 0
+            if count > most:
+                what = f"{name}: {count:,} tokens, the recipe's maximum is {most:,}"
+                raise SeqloomError("E_LONG", what, where=where, fix="a larger data.limits.max_extra in training")
+        return line, extras, self._parts(line, options, where)
 
     def _parts(self, line: str, options: Options, where: str) -> list[tuple[str, str]]:
         """What of a line goes to the network one by one, and the white space that follows each."""
         parts = _by_line(line)
-        splits = self.splits_sentences if options.split is None else options.split
+        splits = options.split
+        if splits is None:
+            splits = self.splits_sentences and not options.of_the_whole
         if splits and options.n_best == 1:
             parts = [part for block, gap in parts for part in _sentences(block, gap)]
         fitting = [self._fitting(text, gap, options, where) for text, gap in parts]
@@ -157,94 +193,145 @@ class Model:
             and learned <= SENTENCES_PER_LINE
         )
 
-    def _answers(self, texts: Sequence[str], options: Options) -> list[Prediction]:
+    def _answers(self, texts: Sequence[tuple[str, dict[str, str]]], options: Options) -> list[Prediction]:
         """Batched by length, answered, and put back in order."""
-        answers = [passed_over(text) for text in texts]
-        encoded = {i: ids for i, text in enumerate(texts) if text.strip() and (ids := self.source.encode(text))}
+        answers = [passed_over(text, extras) for text, extras in texts]
+        encoded = {
+            i: read
+            for i, (text, extras) in enumerate(texts)
+            if text.strip() and (read := self.codecs.encode({**extras, "source": text})).own
+        }
         places = list(encoded)
-        lengths = np.array([len(encoded[i]) for i in places], dtype=np.int64)
-        for batch in in_order(lengths, options.batch_tokens, 1 if options.deterministic else None):
+        lengths = np.array([encoded[i].length for i in places], dtype=np.int64)
+        rows = options.rows(self.asking(options).strategy)
+        tokens = max(1, options.batch_tokens * USUAL_ROWS // max(USUAL_ROWS, rows))
+        for batch in in_order(lengths, tokens, 1 if options.deterministic else None):
             indices = [places[row] for row in batch]
-            found = self.search([np.asarray(encoded[i]) for i in indices], options)
+            found = self._found([encoded[i] for i in indices], options)
             for i, hypotheses in zip(indices, found, strict=True):
-                answers[i] = self._prediction(texts[i], encoded[i], hypotheses[: options.n_best])
+                text, extras = texts[i]
+                answers[i] = self.prediction(text, extras, encoded[i], hypotheses[: options.n_best], options)
         return answers
 
-    def search(self, sources: Sequence[np.ndarray], options: Options) -> list[list[Hypothesis]]:
-        """Hypotheses for encoded sources, as one batch."""
-        searching = options.searching(self.recipe.search)
-        tokens = ended(sources).to(self.device)
-        prefixes = None
-        if options.prefix:
-            prefixes = Tokens.pad([self.target.encode(options.prefix)] * len(sources)).to(self.device)
-        return search(
-            self.scorer or self.network,
-            {"source": tokens},
-            searching.strategy,
-            limits=searching.limits,
-            constraints=self._constraints(options),
-            prefixes=prefixes,
-        )
+    def _found(self, sources: Sequence[Encoded], options: Options) -> list[list[Hypothesis]]:
+        """Hypotheses as the options judge them."""
+        if options.risk is not None:
+            return least_risk(self, sources, options)
+        found = self.search(sources, options)
+        return covered(self, sources, found, options.coverage_penalty) if options.coverage_penalty else found
 
-    def _constraints(self, options: Options) -> list[Constraint]:
-        chosen: list[Constraint] = []
-        if options.banned:
-            ids = [token for text in options.banned for token in self._spelled(text)]
-            chosen.append(CONSTRAINTS.build(CONSTRAINTS.settings({"kind": "banned", "tokens": ids})))
-        if options.no_repeat is not None:
-            chosen.append(CONSTRAINTS.build(CONSTRAINTS.settings({"kind": "no_repeat", "ngram": options.no_repeat})))
-        return chosen
-
-    def _spelled(self, text: str) -> list[int]:
-        """Every token that reads as `text`, with or without a mark of how it is attached."""
-        vocabulary, surface = self.target.vocabulary, self.target.tokenizer.surface
-        first = len(vocabulary) - len(vocabulary.ordinary)
-        found = [i for i, piece in enumerate(vocabulary.ordinary, start=first) if text in (piece, surface(piece))]
-        if not found:
-            fix = "ban a single token of the target vocabulary"
-            raise SeqloomError("E_USAGE", f"{text!r} is no token of this model", where="--ban", fix=fix)
-        return found
-
-    def _prediction(self, text: str, source: Sequence[int], hypotheses: Sequence[Hypothesis]) -> Prediction:
-        outputs = tuple(
-            Output(
-                text=self.target.decode(hypothesis.tokens),
-                tokens=tuple(self.target.pieces(hypothesis.tokens)),
-                token_scores=hypothesis.token_log_probs,
-                log_prob=hypothesis.log_prob,
-                score=hypothesis.score,
-                truncated=hypothesis.truncated,
+    def search(
+        self, sources: Sequence[Encoded], options: Options, prefixes: Tokens | None = None
+    ) -> list[list[Hypothesis]]:
+        """Hypotheses for encoded sources, as one batch; `prefixes` are one for each, instead of the options' own."""
+        asking = self.asking(options)
+        wishes = asking.wishes(len(sources), self.advice)
+        with self.precision():
+            return search(
+                self.scorer or self.network,
+                self.sources(sources),
+                asking.strategy,
+                limits=wishes.limits,
+                constraints=wishes.constraints,
+                prefixes=wishes.prefixes if prefixes is None else prefixes,
+                phrases=wishes.phrases,
+                advice=wishes.advice,
             )
-            for hypothesis in hypotheses
-        )
+
+    def sources(self, encoded: Sequence[Encoded]) -> dict[str, Source]:
+        """Encoded inputs as one batch on this model's device."""
+        return {name: source.to(self.device) for name, source in collate_sources(encoded).items()}
+
+    def precision(self) -> AbstractContextManager[object]:
+        """The recipe's precision, where this device has it."""
+        return runtime.autocast(self.device, self.recipe.runtime.precision)
+
+    def asking(self, options: Options) -> Asking:
+        """What the options mean for this model, worked out once; E_USAGE for what cannot be met."""
+        for known, asking in self._asked:
+            if known is options or known == options:
+                return asking
+        if (options.coverage_penalty or options.replace_unknown) and not self.recipe.model.attends:
+            raise no_attention()
+        asking = Asking.of(options, self.recipe.search, self.target)
+        self._asked = [(options, asking), *self._asked[:3]]
+        return asking
+
+    def prediction(
+        self,
+        text: str,
+        extras: Mapping[str, str],
+        encoded: Encoded,
+        hypotheses: Sequence[Hypothesis],
+        options: Options,
+    ) -> Prediction:
+        """Hypotheses for one encoded text as a person reads them."""
+        outputs = tuple(self._output(text, encoded, hypothesis, options) for hypothesis in hypotheses)
         confidence = self.calibration.confidence(outputs[0].log_prob, len(outputs[0].tokens))
-        unknown = list(source).count(UNK) / len(source)
-        return Prediction(text, outputs, confidence, unknown, length=len(source))
+        length = len(encoded.source)
+        unknown = int((encoded.source == UNK).sum()) / length
+        return Prediction(text, outputs, confidence, unknown, length, extras=extras)
+
+    def _output(self, text: str, encoded: Encoded, hypothesis: Hypothesis, options: Options) -> Output:
+        pieces = self.codecs.said(hypothesis.tokens, encoded.foreign)
+        if options.replace_unknown:
+            pieces = known_pieces(self, text, encoded, hypothesis, pieces)
+        return Output(
+            text=self.target.tokenizer.decode(pieces),
+            tokens=tuple(pieces),
+            token_scores=hypothesis.token_log_probs,
+            log_prob=hypothesis.log_prob,
+            score=hypothesis.score,
+            truncated=hypothesis.truncated,
+        )
+
+    # --- one text, looked at closely ---------------------------------------------------------------------------------
+
+    def stream(self, text: Inputs, **options: object) -> Iterator[str]:
+        """The answer to one text in pieces, as soon as they are certain; together they are what `model(text)` says."""
+        chosen = validated(Options, options, "options")
+        refuse_streaming(chosen)
+        _, extras, parts = self._read(text, chosen, "the text")
+        for part, gap in parts:
+            encoded = self.codecs.encode({**extras, "source": part})
+            if part.strip() and encoded.own:
+                yield from pieces_of_text(self, encoded, chosen)
+            if gap:
+                yield gap
+
+    def alternatives(self, text: Inputs, prefix: str = "", k: int = 5, **options: object) -> list[Alternative]:
+        """The k likeliest next tokens after a beginning of the answer, each with the whole answer it leads to."""
+        if k < 1:
+            raise SeqloomError("E_USAGE", f"{k} alternatives: at least 1")
+        chosen = validated(Options, {**options, "prefix": prefix}, "options")
+        self.refuse_long([text], chosen)
+        return alternatives(self, text, k, chosen)
 
     # --- given targets -----------------------------------------------------------------------------------------------
 
-    def score(self, pairs: Iterable[tuple[str, str]], batch_tokens: int = 8192) -> list[PairScore]:
+    def score(self, pairs: Iterable[tuple[Inputs, str]], batch_tokens: int = 8192) -> list[PairScore]:
         """log P(target given source) of given pairs, token by token (the end included), in order."""
-        texts = list(pairs)
+        texts = [(*self.codecs.texts(inputs, f"pair {i}"), target) for i, (inputs, target) in enumerate(pairs, start=1)]
         encoded = [
-            Pair(np.asarray(self.source.encode(source)), np.asarray(self.target.encode(target)), index)
-            for index, (source, target) in enumerate(texts)
+            self.codecs.pair({**extras, "source": source}, target, i)
+            for i, (source, extras, target) in enumerate(texts)
         ]
-        lengths = np.array([max(len(pair.source), len(pair.target)) for pair in encoded], dtype=np.int64)
+        lengths = np.array([max(read.length, len(pair.target)) for pair, read in encoded], dtype=np.int64)
         scores: list[PairScore | None] = [None] * len(texts)
         for batch in in_order(lengths, batch_tokens):
             rows = [encoded[i] for i in batch]
-            for pair, nll in zip(rows, self._nll(collate_pairs(rows)), strict=True):
-                pieces = (*self.target.pieces(pair.target.tolist()), "<eos>")
-                source, target = texts[pair.index]
-                scores[pair.index] = PairScore(source, target, pieces, tuple(-value for value in nll))
+            for (pair, read), nll in zip(rows, self._nll(collate_pairs([pair for pair, _ in rows])), strict=True):
+                pieces = (*self.codecs.said(pair.target.tolist(), read.foreign), "<eos>")
+                source, extras, target = texts[pair.index]
+                scores[pair.index] = PairScore(source, target, pieces, tuple(-value for value in nll), extras)
         return [score for score in scores if score is not None]
 
     @torch.inference_mode()
     def _nll(self, batch: Batch) -> list[list[float]]:
         batch = batch.to(self.device)
         assert batch.target is not None
-        values = (self.network.nll(batch) if self.scorer is None else _stepped_nll(self.scorer, batch)).cpu()
+        with self.precision():
+            values = (self.network.nll(batch) if self.scorer is None else _stepped_nll(self.scorer, batch)).cpu()
         return [row[:length].tolist() for row, length in zip(values, batch.target.lengths.tolist(), strict=True)]
 
     def __repr__(self) -> str:

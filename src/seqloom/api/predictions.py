@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from html import escape
 
 from seqloom.config import Plain
@@ -40,6 +41,7 @@ class Prediction:
     unknown: float = 0.0  # share of the source's tokens that the model has never seen
     length: int = 0  # of the source, in tokens
     skipped: bool = False  # an empty or over-long line that was passed over
+    extras: Mapping[str, str] = field(default_factory=dict)  # what was asked besides the source
 
     @property
     def best(self) -> Output:
@@ -64,6 +66,7 @@ class Prediction:
     def as_dict(self) -> dict[str, Plain]:
         return {
             "source": self.source,
+            **({"extras": dict(self.extras)} if self.extras else {}),
             "text": self.text,
             "confidence": self.confidence,
             "unknown": self.unknown,
@@ -93,15 +96,15 @@ class Prediction:
 EMPTY = Output(text="", tokens=(), token_scores=(), log_prob=0.0, score=0.0, truncated=False)
 
 
-def passed_over(source: str) -> Prediction:
+def passed_over(source: str, extras: Mapping[str, str]) -> Prediction:
     """The answer to a line that is not for the model: nothing, so that lines in are lines out."""
-    return Prediction(source, (EMPTY,), confidence=0.0, skipped=True)
+    return Prediction(source, (EMPTY,), confidence=0.0, skipped=True, extras=extras)
 
 
-def joined(source: str, parts: list[Prediction], gaps: list[str]) -> Prediction:
+def joined(source: str, parts: list[Prediction], gaps: list[str], extras: Mapping[str, str]) -> Prediction:
     """The answers to the sentences of one line as one answer; white space between them as it was."""
     if not parts:
-        return passed_over(source)
+        return passed_over(source, extras)
     if len(parts) == 1 and not gaps[0]:
         return parts[0]
     outputs = [part.best for part in parts]
@@ -118,4 +121,4 @@ def joined(source: str, parts: list[Prediction], gaps: list[str]) -> Prediction:
         confidence *= 1.0 if part.skipped else part.confidence
     length = sum(part.length for part in parts)
     unknown = sum(part.unknown * part.length for part in parts) / max(1, length)
-    return Prediction(source, (whole,), confidence, unknown, length, skipped=all(part.skipped for part in parts))
+    return Prediction(source, (whole,), confidence, unknown, length, all(part.skipped for part in parts), extras)

@@ -39,7 +39,7 @@ def score_examples(model: Model, examples: Iterable[Example], chunk: int = CHUNK
     while batch := list(islice(iterator, chunk)):
         for example in batch:
             _check_length(model, example)
-        yield from model.score((example.source, example.target) for example in batch)
+        yield from model.score((example.inputs, example.target) for example in batch)
 
 
 def _check_length(model: Model, example: Example) -> None:

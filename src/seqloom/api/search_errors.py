@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from seqloom.api.model import Model
 from seqloom.api.options import Options
 from seqloom.config import Plain
-from seqloom.data.batching import ended
+from seqloom.data.examples import Inputs
 from seqloom.errors import SeqloomError
 from seqloom.search.exact import best_first, search_errors
 from seqloom.search.hypotheses import LENGTHS
@@ -42,16 +40,16 @@ class SearchErrors:
 
 
 def measure_search_errors(
-    model: Model, sources: Sequence[str], *, beams: Sequence[int] = BEAMS, budget: int = 10_000
+    model: Model, sources: Sequence[Inputs], *, beams: Sequence[int] = BEAMS, budget: int = 10_000
 ) -> SearchErrors:
     """Beams of each size against exact search, under the recipe's limits."""
-    encoded = [np.asarray(ids) for text in sources if (ids := model.source.encode(text))]
+    encoded = [read for inputs in sources if (read := model.codecs.encode(inputs)).own]
     if not encoded:
         raise SeqloomError("E_EMPTY", "no sources to search on")
     length = LENGTHS.settings("none")
     scorer = model.scorer or model.network
-    tokens = ended(encoded).to(model.device)
-    exact = best_first(scorer, {"source": tokens}, limits=model.recipe.search.limits, length=length, budget=budget)
+    batch = model.sources(encoded)
+    exact = best_first(scorer, batch, limits=model.recipe.search.limits, length=length, budget=budget)
     errors: dict[int, int] = {}
     for beam in beams:
         strategy = {"kind": "beam", "size": beam, "length": length.model_dump()}

@@ -6,14 +6,14 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pydantic import ValidationError
 
 from seqloom.api.datasets import Datasets, merged
 from seqloom.config import Settings, override, parse_yaml, validated
-from seqloom.data.readers import Example, dataset_settings, read, read_sources
+from seqloom.data.readers import Example, ReaderSettings, dataset_settings, read, read_sources
 from seqloom.data.split import Part
 from seqloom.errors import SeqloomError
 from seqloom.metrics import METRICS, Metric
@@ -50,7 +50,7 @@ def chosen_examples(
     if data is not None and (source is not None or references):
         raise SeqloomError("E_USAGE", "--data and --source/--reference both name the data", fix="give one of them")
     if data is not None:
-        return from_spec(data)
+        return from_spec(data, recipe)
     if source is not None or references:
         return from_files(source, references)
     if recipe is None:
@@ -58,17 +58,32 @@ def chosen_examples(
     return held_out(recipe, part)
 
 
-def from_spec(spec: str) -> list[Example]:
+def from_spec(spec: str, recipe: Recipe | None = None) -> list[Example]:
     """Examples of a data file (`x.tsv`, `x.jsonl.gz`, `-`) or a reader's settings: `{path: x.tsv, columns: [1, 0]}`."""
-    raw = parse_yaml(spec, "--data") if spec.lstrip().startswith("{") else spec
+    return _some(list(read(named_dataset(spec, "--data", recipe))), spec)
+
+
+def named_dataset(spec: str | Mapping[str, object], where: str, recipe: Recipe | None = None) -> ReaderSettings:
+    """A dataset as a command line names it; a bare file of a run with extras is read like its training data."""
+    text = spec if isinstance(spec, str) else None
+    raw = parse_yaml(text, where) if text is not None and text.lstrip().startswith("{") else spec
     try:
         settings = dataset_settings(raw)
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
-        raise SeqloomError("E_USAGE", problems, where=f"--data {spec}") from None
+        raise SeqloomError("E_USAGE", problems, where=f"{where} {spec}") from None
     except ValueError as error:
-        raise SeqloomError("E_USAGE", str(error), where=f"--data {spec}") from None
-    return _some(list(read(settings)), spec)
+        raise SeqloomError("E_USAGE", str(error), where=f"{where} {spec}") from None
+    return _like_training(settings, recipe) if isinstance(raw, str) and recipe is not None else settings
+
+
+def _like_training(settings: ReaderSettings, recipe: Recipe) -> ReaderSettings:
+    """The same file with the columns or keys of the training data, where these all have the same."""
+    left_out = {"path", "share", "importance", "weight", "alignment"}
+    forms = [one.model_dump(mode="json", exclude=left_out) for one in recipe.data.sets["train"]]
+    if not recipe.extras or any(form != forms[0] for form in forms) or forms[0]["kind"] != settings.kind:
+        return settings
+    return dataset_settings({**settings.model_dump(mode="json"), **forms[0]})
 
 
 def from_files(source: str | None, references: Sequence[str]) -> list[Example]:
@@ -123,9 +138,9 @@ def aligned(
     if len(outputs) == len(examples):
         if not merges:
             return list(outputs), list(examples)
-        first: dict[str, str] = {}
+        first: dict[tuple[str, ...], str] = {}
         for output, example in zip(outputs, examples, strict=True):
-            first.setdefault(example.source, output)
+            first.setdefault(example.key, output)
         return list(first.values()), joint
     different = f" ({len(joint):,} different sources)" if len(joint) < len(examples) else ""
     what = f"{len(outputs):,} outputs for {len(examples):,} test examples{different}"

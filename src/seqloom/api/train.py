@@ -119,9 +119,10 @@ class _Training:
     """One sitting of one run: fit, listen, keep."""
 
     def __init__(self, recipe: Recipe, folder: Path, wishes: Wishes) -> None:
-        self.recipe, self.folder, self.wishes = recipe, folder, wishes
+        self.folder, self.wishes = folder, wishes
         self.metrics = recipe.evaluation.build()
         self.parts = Prepared(recipe, folder, wishes.tell, wishes.start)
+        self.recipe = self.parts.recipe  # with every choice made that needs the data and the model
 
     def run(self) -> Run:
         last = checkpoints.last(self.folder)
@@ -132,6 +133,7 @@ class _Training:
             self.recipe.training,
             validate=self.validate,
             seed=self.recipe.runtime.seed,
+            precision=self.recipe.runtime.precision,
             resume=checkpoints.load(last) if last is not None else None,
             stop=self.wishes.stop,
             samples=self.samples,
@@ -162,9 +164,10 @@ class _Training:
         assert isinstance(network, Generator)
         total, count = 0.0, 0
         lengths = np.maximum(*self.parts.dev_pairs.lengths())
-        for rows in in_order(lengths, self.recipe.batching.tokens):
+        for rows in in_order(lengths, self.recipe.batching.budget):
             batch = self.parts.task.collate([self.parts.dev_pairs[int(row)] for row in rows])
-            loss = self.parts.task.loss(network, batch.to(self.parts.device), 0)
+            with runtime.autocast(self.parts.device, self.recipe.runtime.precision):
+                loss = self.parts.task.loss(network, batch.to(self.parts.device), 0)
             total, count = total + float(loss.nll), count + int(loss.count)
         values = {"nll": total / count, "perplexity": perplexity(total, count)}
         chosen = self.parts.dev[: self.recipe.evaluation.validate_examples]
@@ -178,11 +181,11 @@ class _Training:
     def samples(self, network: nn.Module) -> list[Sample]:
         chosen = self.parts.dev[: self.recipe.evaluation.show]
         outputs = self._outputs(chosen, Options(beam=1, split=False, on_long="skip"))
-        return [Sample(example.source, text, example.target) for example, text in zip(chosen, outputs, strict=True)]
+        return [Sample(example.shown, text, example.target) for example, text in zip(chosen, outputs, strict=True)]
 
     def _outputs(self, examples: Sequence[Example], options: Options) -> list[str]:
         try:
-            return [prediction.text for prediction in self.parts.model().predict([e.source for e in examples], options)]
+            return [prediction.text for prediction in self.parts.model().predict([e.inputs for e in examples], options)]
         except SeqloomError as error:
             if error.code != "E_DIVERGED":
                 raise
@@ -237,7 +240,7 @@ class _Training:
             self.folder / "bundle",
             recipe=render_yaml(self.recipe.with_(data=portable(self.recipe.data))),
             tensors=tensors,
-            extras=lambda folder: save_codecs(self.recipe, self.parts.source, self.parts.target, folder),
+            extras=lambda folder: save_codecs(self.recipe, self.parts.codecs, folder),
             about={
                 "name": self.folder.name,
                 "languages": languages,

@@ -34,6 +34,7 @@ def command(
         return
     rows = [[name, f"{result.before[name]:.4f}", f"{value:.4f}"] for name, value in result.after.items()]
     say.table(f"Mean of {', '.join(result.checkpoints)}", ["dev", "run's bundle", "average"], rows)
-    verdict = "better" if result.improved else "not better"
+    equal = result.after[result.metric] == result.before[result.metric]
+    verdict = "better" if result.improved else "as good" if equal else "not better"
     say.data(f"By {result.metric} the average is {verdict}; it is in {say.shown(result.folder)}")
     say.talk(f"next: seqloom evaluate {say.shown(result.folder)}")

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def command(
-    data: Path = typer.Argument(..., metavar="DATA|RECIPE|RUN", help="Pairs (TSV, JSON lines), a recipe, or a run."),
+    data: Path = typer.Argument(
+        ..., metavar="DATA|RECIPE|RUN", help="Pairs (TSV, JSON lines, {path: ..., extras: ...}), a recipe, or a run."
+    ),
     target: Path | None = typer.Argument(
         None, metavar="[TARGET]", help="The target file, where DATA is the source file."
     ),
@@ -53,7 +55,8 @@ def _checked(data: Path, target: Path | None, settings: list[str]) -> Checked:
         raise SeqloomError("E_USAGE", "--set changes a recipe, and this is data", where=str(data))
 
     from seqloom.api.check import check_pairs
-    from seqloom.data.readers import dataset_settings
+    from seqloom.api.testset import named_dataset
 
-    raw = str(data) if target is None else {"source": str(data), "target": str(target)}
-    return check_pairs(dataset_settings(raw))
+    return check_pairs(
+        named_dataset(str(data) if target is None else {"source": str(data), "target": str(target)}, "DATA")
+    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from seqloom.cli.say import as_json, data, shown, table, talk
+from seqloom.cli.say import as_json, data, shown, table, talk, to_type
 
 if TYPE_CHECKING:
     from seqloom.api.demo import Facts, Place, Report
@@ -47,7 +47,7 @@ def command(
     _print_map(report)
     data(f"\nall this in {_minutes(time.monotonic() - started_at)}; next, type any of these:")
     for line, why in api.next_commands(demo, place):
-        data(f"  {line}\n      {why}")
+        data(f"  {to_type(line)}\n      {why}")
 
 
 def _tell_data(place: Place, facts: Facts) -> None:
@@ -63,13 +63,19 @@ def _tell_data(place: Place, facts: Facts) -> None:
 def _train(place: Place, settings: list[str], replace: bool) -> None:
     """Train with live progress. Ctrl-C saves the run, and the same command goes on with it."""
     from seqloom.api.train import Wishes, train
-    from seqloom.errors import INTERRUPTED, PREEMPTED
+    from seqloom.errors import INTERRUPTED, PREEMPTED, SeqloomError
     from seqloom.training.console import Console
     from seqloom.training.signals import Signals
 
     with Console() as console, Signals() as stop:
         wishes = Wishes(observers=[console], stop=stop, tell=talk, replace=replace)
-        run = train(place.recipe, run=place.run, settings=settings, wishes=wishes)
+        try:
+            run = train(place.recipe, run=place.run, settings=settings, wishes=wishes)
+        except SeqloomError as error:
+            if error.code != "E_RUN":
+                raise
+            fix = "--replace to begin anew, or another --folder"
+            raise SeqloomError(error.code, error.what, where=error.where, fix=fix) from None
     if run.reason in ("interrupted", "preempted"):
         talk("saved; the same command goes on from here")
         raise typer.Exit(INTERRUPTED if run.reason == "interrupted" else PREEMPTED)

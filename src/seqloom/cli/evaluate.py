@@ -123,13 +123,16 @@ def _search_errors(model: Model | None, examples: list[Example]) -> SearchErrors
 
     if model is None:
         raise SeqloomError("E_USAGE", "search errors are those of a run", fix="give a RUN")
-    return measure_search_errors(model, [example.source for example in examples])
+    return measure_search_errors(model, [example.inputs for example in examples])
 
 
 def _print_search_errors(found: SearchErrors | None) -> None:
     if found is not None:
         rows = [(beam, f"{found.errors[beam]:,}", f"{found.share(beam):.1%}") for beam in found.errors]
-        note = f"of {found.proven:,} sources whose most probable output is proven ({found.tried:,} were tried)"
+        note = (
+            f"of {found.proven:,} sources whose most probable output is proven ({found.tried:,} were tried); "
+            "by plain probability, whatever length normalisation the recipe has"
+        )
         say.data("")
         say.table("search errors", ("beam", "errors", "share"), rows, [note])
 

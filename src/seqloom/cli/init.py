@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import typer
 
@@ -13,13 +13,18 @@ from seqloom.cli.predict import BAD_UTF8, one_of
 from seqloom.errors import SeqloomError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from seqloom.api.init import Choices
+    from seqloom.config import Plain
 
 FEW = 500  # pairs
 
 
 def command(
-    data: str = typer.Argument(..., metavar="DATA", help="Pairs: a TSV or JSON lines file, or the file of sources."),
+    data: str = typer.Argument(
+        ..., metavar="DATA", help="Pairs: TSV, JSON lines, {path: FILE, extras: {tags: 2}}, or the sources."
+    ),
     target: str | None = typer.Argument(
         None, metavar="[TARGET]", help="The file of targets, where DATA has the sources."
     ),
@@ -39,13 +44,15 @@ def command(
 
     from seqloom.api.draft import written
     from seqloom.api.init import choose, estimated_seconds, guess_language
+    from seqloom.api.testset import named_dataset
     from seqloom.config import parse_yaml
-    from seqloom.data.readers import dataset_settings
     from seqloom.files import atomic_write
     from seqloom.recipe import recipe_from
 
-    dataset = data if target is None else {"source": data, "target": target}
-    choices = choose(dataset_settings(dataset), on_bad_utf8)  # type: ignore[arg-type]
+    dataset: Plain = data if target is None else {"source": data, "target": target}
+    if target is None and data.lstrip().startswith("{"):
+        dataset = cast("Plain", parse_yaml(data, "DATA"))
+    choices = choose(named_dataset(cast("str | Mapping[str, object]", dataset), "DATA"), on_bad_utf8)  # type: ignore[arg-type]
     guessed = (guess_language(data), guess_language(target)) if target is not None else ("und", "und")
     languages = (source_language or guessed[0], target_language or guessed[1])
     text = written(choices, dataset, languages, on_bad_utf8)

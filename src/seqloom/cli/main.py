@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import typer
 
-from seqloom.cli import average, check, compare, config, demo, evaluate, info, init, predict, score, train
+from seqloom.cli import average, check, compare, config, demo, distill, evaluate, info, init, predict, score, train
 from seqloom.errors import INTERRUPTED, SeqloomError, nearest
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -27,6 +27,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate.command,
     "compare": compare.command,
     "average": average.command,
+    "distill": distill.command,
     "config": config.command,
     "info": info.command,
 }
@@ -38,7 +39,6 @@ UsageProblem: type[Exception] = typer.BadParameter.__mro__[2]
 app = typer.Typer(
     name="seqloom",
     help="From paired sequences to a model you can see inside of.",
-    no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

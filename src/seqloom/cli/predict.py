@@ -1,32 +1,26 @@
-"""`seqloom predict RUN`: sources in, outputs out, line for line, from a file, a pipe, a keyboard or `--text`."""
+"""`seqloom predict RUN`: sources in, outputs out, line for line, from a file, a pipe, a keyboard or `--text`.
+
+A run with extras reads columns: the source, a tab, then the extras in the order of its recipe.
+"""
 
 from __future__ import annotations
 
-import json
 import os
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from seqloom.cli import say
-from seqloom.cli.sink import Sink
+from seqloom.cli.answers import STDIN, Job
 from seqloom.errors import SeqloomError, nearest
 
 if TYPE_CHECKING:
     from seqloom.api.model import Model
     from seqloom.api.options import Options
-    from seqloom.api.predictions import Prediction
-    from seqloom.data.files import BadUtf8, Tally
+    from seqloom.data.inputs import InputForm
 
 FORMATS = ("text", "tsv", "jsonl")
 BAD_UTF8 = ("error", "skip", "replace")
-STDIN = "-"
 
 
 def command(
@@ -37,6 +31,12 @@ def command(
     ),
     output: Path | None = typer.Option(None, "--output", "-o", help="Write to this file (whole or not at all)."),
     text: list[str] = typer.Option([], "--text", "-t", help="Predict this text instead of a file; may be repeated."),
+    extra: list[str] = typer.Option(
+        [], "--extra", metavar="NAME=TEXT", help="A further source, the same for all: tags='V;PST'; may be repeated."
+    ),
+    json_input: bool = typer.Option(
+        False, "--json-input", help="Each line is a JSON object: source, and every extra by its name."
+    ),
     form: str | None = typer.Option(
         None, "--format", help="text: one line per line; tsv: line, rank, score, text; jsonl: everything."
     ),
@@ -50,14 +50,49 @@ def command(
     top_k: int | None = typer.Option(None, "--top-k", help="With --sample: draw from the k likeliest tokens."),
     top_p: float | None = typer.Option(None, "--top-p", help="With --sample: draw from the likeliest that hold this."),
     seed: int | None = typer.Option(None, "--seed", help="With --sample: another seed, other draws."),
+    diverse: int | None = typer.Option(
+        None, "--diverse", metavar="GROUPS", help="Diverse beam search: so many groups, which must divide the beam."
+    ),
+    diversity: float | None = typer.Option(
+        None, "--diversity", help="With --diverse: what a token costs that another group has just taken (0.5)."
+    ),
     n_best: int = typer.Option(1, "--n-best", "-n", help="So many outputs per line (as tsv or jsonl)."),
     min_length: int | None = typer.Option(None, "--min-length", help="At least so many tokens."),
     max_length: int | None = typer.Option(None, "--max-length", help="At most so many tokens."),
     min_ratio: float | None = typer.Option(None, "--min-ratio", help="At least so many tokens per source token."),
     max_ratio: float | None = typer.Option(None, "--max-ratio", help="At most so many per source token (and 10)."),
-    ban: list[str] = typer.Option([], "--ban", help="A token that must not occur; may be repeated."),
+    ban: list[str] = typer.Option([], "--ban", help="A token or phrase that must not occur; may be repeated."),
+    must: list[str] = typer.Option(
+        [], "--must", metavar="PHRASE", help="A word or phrase that must occur (needs a beam); may be repeated."
+    ),
+    choices: Path | None = typer.Option(
+        None, "--one-of", metavar="FILE", help="Every output is one of the lines of this file."
+    ),
+    pattern: str | None = typer.Option(
+        None, "--pattern", metavar="REGEX", help="Every output matches: literals, [a-z], ., \\d, (a|b), *, +, ?, {2,4}."
+    ),
     no_repeat: int | None = typer.Option(None, "--no-repeat", help="No n-gram of this length twice."),
     prefix: str = typer.Option("", "--prefix", help="Every output begins with this text."),
+    coverage_penalty: float = typer.Option(
+        0.0, "--coverage-penalty", metavar="BETA", help="Prefer outputs that looked at all of the source (try 0.2)."
+    ),
+    replace_unknown: bool = typer.Option(
+        False, "--replace-unknown", help="Replace an unknown word by the source word that the model looked at."
+    ),
+    mbr: int | None = typer.Option(
+        None, "--mbr", metavar="SAMPLES", help="Of so many samples, the one that the others agree with most."
+    ),
+    mbr_metric: str | None = typer.Option(
+        None,
+        "--mbr-metric",
+        metavar="METRIC",
+        help="With --mbr: what agreement is measured by (chrf), or bleu:order=2.",
+    ),
+    mbr_beam: bool = typer.Option(False, "--mbr-beam", help="With --mbr: what a beam finds is a candidate as well."),
+    alternatives: int | None = typer.Option(
+        None, "--alternatives", metavar="K", help="With --text: the K likeliest tokens after --prefix, each completed."
+    ),
+    stream: bool = typer.Option(False, "--stream", help="With --text: write the output as soon as it is certain."),
     split: bool | None = typer.Option(
         None, "--split/--no-split", help="Split lines into sentences; by default where the run learned sentences."
     ),
@@ -67,6 +102,10 @@ def command(
         False, "--deterministic", help="One source at a time: equal to the last bit whatever stands beside it."
     ),
     ensemble: bool = typer.Option(False, "--ensemble", help="Average the probabilities of several runs."),
+    fuse: Path | None = typer.Option(
+        None, "--fuse", metavar="RUN", help="Let another run of the same vocabulary advise the search (shallow fusion)."
+    ),
+    fuse_weight: float | None = typer.Option(None, "--fuse-weight", help="With --fuse: how much it says (0.3)."),
     settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="Change a key of the run's recipe."),
     allow_nonfinite: bool = typer.Option(False, "--allow-nonfinite", help="Load weights that hold NaN all the same."),
     buffer: int | None = typer.Option(None, "--buffer", min=1, help="Lines to read before the first is answered."),
@@ -81,31 +120,51 @@ def command(
             greedy, sample, beam, {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
         ),
         "beam": beam,
+        "groups": diverse,
+        "diversity": diversity,
         "n_best": n_best,
         "min_length": min_length,
         "max_length": max_length,
         "min_ratio": min_ratio,
         "max_ratio": max_ratio,
         "banned": ban,
+        "must": must,
+        "pattern": pattern,
         "no_repeat": no_repeat,
         "prefix": prefix,
+        "coverage_penalty": coverage_penalty,
+        "replace_unknown": replace_unknown,
         "split": split,
         "on_long": on_long,
         "deterministic": deterministic,
     }
     chosen_form = _form("jsonl" if as_json else form, n_best)
+    _alone("--diversity", diversity, "--diverse", diverse)
+    _alone("--fuse-weight", fuse_weight, "--fuse", fuse)
+    _looks_closely(bool(text), alternatives, stream, chosen_form)
     one_of("--on-bad-utf8", on_bad_utf8, BAD_UTF8)
     if output is not None and given != STDIN and not text and _same_file(output, given):
         raise SeqloomError("E_USAGE", "the output would replace the input", where=str(output))
+    wishes |= {"risk": _risk(mbr, mbr_metric, mbr_beam), "one_of": _choices(choices)}
 
     from seqloom.api.load import load, load_ensemble
 
     options = _options(wishes)
     how = {"device": device, "threads": threads, "settings": settings, "allow_nonfinite": allow_nonfinite}
     model = load_ensemble(runs, **how) if ensemble else load(runs[0], **how)  # type: ignore[arg-type]
-    options.searching(model.recipe.search)  # what cannot be met is said before anything is read
-    job = _Job(model, options, chosen_form, on_bad_utf8, quiet)  # type: ignore[arg-type]
-    if text:
+    if fuse is not None:
+        from seqloom.api.fusion import fuse as fused
+
+        other = load(fuse, device=device, threads=threads, allow_nonfinite=allow_nonfinite)
+        model = fused(model, other, 0.3 if fuse_weight is None else fuse_weight)
+    model.asking(options)  # what cannot be met is said before anything is read
+    asked = _input_form(model, extra, json_input, bool(text))
+    job = Job(model, options, chosen_form, on_bad_utf8, quiet, asked)  # type: ignore[arg-type]
+    if stream:
+        job.stream_texts(text, output)
+    elif alternatives is not None:
+        job.offer_alternatives(text, alternatives, output)
+    elif text:
         job.answer_texts(text, output)
     else:
         job.answer_lines(given, output, buffer)
@@ -150,6 +209,48 @@ def _strategy(
     return {"kind": "greedy"} if greedy else None
 
 
+def _alone(option: str, given: float | None, other: str, needed: object) -> None:
+    """Refuse an option that has no meaning without another one."""
+    if given is not None and needed is None:
+        raise SeqloomError("E_USAGE", f"{option} without {other} has no meaning", fix=f"add {other}")
+
+
+def _looks_closely(has_text: bool, alternatives: int | None, stream: bool, form: str) -> None:
+    """What is for single texts only."""
+    for option, asked in (("--alternatives", alternatives is not None), ("--stream", stream)):
+        if asked and not has_text:
+            raise SeqloomError("E_USAGE", f"{option} is for single texts", fix="give the text with --text")
+    if stream and (alternatives is not None or form != "text"):
+        what = "--stream writes plain text while it is made, and nothing else"
+        raise SeqloomError("E_USAGE", what, fix="leave --alternatives, --n-best, --json and --format out")
+    if alternatives is not None and alternatives < 1:
+        raise SeqloomError("E_USAGE", f"--alternatives {alternatives}: at least 1")
+
+
+def _risk(samples: int | None, metric: str | None, beam: bool) -> dict[str, object] | None:
+    if samples is None:
+        if metric is not None or beam:
+            asked = "--mbr-metric" if metric is not None else "--mbr-beam"
+            raise SeqloomError("E_USAGE", f"{asked} without --mbr has no meaning", fix="add --mbr 32")
+        return None
+    from seqloom.api.testset import metric_settings
+
+    chosen = {} if metric is None else {"metric": metric_settings(metric)}
+    return {"samples": samples, "beam": beam, **chosen}
+
+
+def _choices(path: Path | None) -> list[str] | None:
+    """The possible outputs of a file, one per line; blank lines are none."""
+    if path is None:
+        return None
+    from seqloom.data.readers import read_sources
+
+    found = [line for line in read_sources(str(path)) if line.strip()]
+    if not found:
+        raise SeqloomError("E_USAGE", "the list of possible outputs is empty", where=str(path), fix="one per line")
+    return found
+
+
 def _form(form: str | None, n_best: int) -> str:
     if form is None:
         return "tsv" if n_best > 1 else "text"
@@ -176,133 +277,30 @@ def _options(wishes: dict[str, object]) -> Options:
         raise SeqloomError("E_USAGE", error.what, fix="'seqloom predict --help' shows how") from None
 
 
+def _input_form(model: Model, extra: list[str], json_input: bool, has_text: bool) -> InputForm:
+    """How sources and extras are told; E_USAGE for an extra that the model does not know, or that nobody gives."""
+    from seqloom.data.inputs import InputForm
+
+    names = list(model.codecs.extras)
+    given: dict[str, str] = {}
+    for assignment in extra:
+        name, equals, value = assignment.partition("=")
+        if not equals:
+            raise SeqloomError("E_USAGE", f"--extra {assignment!r} is not of the form NAME=TEXT")
+        if name not in names:
+            fix = f"this model reads: {', '.join(['source', *names])}"
+            raise SeqloomError("E_USAGE", f"--extra {name!r}: no such input{nearest(name, names)}", fix=fix)
+        if name in given:
+            raise SeqloomError("E_USAGE", f"--extra {name} is given twice")
+        given[name] = value
+    form = InputForm(names, given, json_input)
+    if has_text and json_input:
+        raise SeqloomError("E_USAGE", "--json-input is for lines of a file, and --text is one text")
+    if has_text and (missing := form.columns[1:]):
+        what = f"this model also reads {', '.join(missing)}"
+        raise SeqloomError("E_USAGE", what, fix=" ".join(f"--extra {name}=TEXT" for name in missing))
+    return form
+
+
 def _same_file(one: Path, other: str) -> bool:
     return one.exists() and one.is_file() and os.path.samefile(one, other)
-
-
-# --- answering ---------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class _Job:
-    """One model, one way to ask it, one form of answers; counts while it answers."""
-
-    model: Model
-    options: Options
-    form: str
-    on_bad_utf8: BadUtf8
-    quiet: bool
-
-    def __post_init__(self) -> None:
-        self.lines = self.empty = self.long = self.truncated = 0
-        self.tokens = self.source_tokens = 0
-        self.unknown = 0.0
-
-    def answer_texts(self, texts: list[str], output: Path | None) -> None:
-        """Texts of the command line; line breaks inside them are kept."""
-        self.model.refuse_long(texts, self.options, "--text")
-        self._answer(self.model.predict(texts, self.options, name="--text"), output, keep_breaks=True)
-
-    def answer_lines(self, path: str, output: Path | None, buffer: int | None) -> None:
-        from seqloom.api.model import CHUNK_LINES
-        from seqloom.data.files import Tally, is_regular, shown
-        from seqloom.data.readers import read_sources
-
-        typed = path == STDIN and sys.stdin.isatty()
-        total = None
-        if is_regular(path):  # read twice: what cannot be answered is found before the first answer
-            counted = _Counted(read_sources(path, on_bad_utf8=self.on_bad_utf8))
-            self.model.refuse_long(counted, self.options, shown(path))
-            total = counted.count
-        if typed and not self.quiet:
-            say.talk(f"{self.model!r}\ntype a source and press Enter; Ctrl-D ends")
-            self.quiet = True  # how fast a person types is nobody's business
-        tally = Tally()
-        sources = read_sources(path, on_bad_utf8=self.on_bad_utf8, tally=tally)
-        chunk = buffer or (1 if typed else CHUNK_LINES)
-        with _progress(total, output) as tick:
-            predictions = self.model.predict(sources, self.options, chunk, shown(path))
-            self._answer(tick(predictions), output, flush=chunk == 1, tally=tally)
-
-    def _answer(
-        self,
-        predictions: Iterable[Prediction],
-        output: Path | None,
-        *,
-        keep_breaks: bool = False,
-        flush: bool = False,
-        tally: Tally | None = None,
-    ) -> None:
-        started_at = time.monotonic()
-        with Sink(output) as out:
-            for number, prediction in enumerate(predictions, start=1):
-                self._count(prediction)
-                out.write(_written(prediction, number, self.form, keep_breaks), flush)
-        if not self.quiet:
-            say.talk(self._summary(time.monotonic() - started_at, tally))
-
-    def _count(self, prediction: Prediction) -> None:
-        self.lines += 1
-        self.tokens += len(prediction.tokens)
-        self.source_tokens += prediction.length
-        self.unknown += prediction.unknown * prediction.length
-        self.truncated += prediction.best.truncated
-        if prediction.skipped:
-            self.empty += not prediction.source.strip()
-            self.long += bool(prediction.source.strip())
-
-    def _summary(self, elapsed: float, tally: Tally | None) -> str:
-        elapsed = max(elapsed, 1e-9)
-        speed = f"{self.lines / elapsed:,.0f} lines/s, {self.tokens / elapsed:,.0f} tokens/s"
-        parts = [f"{self.lines:,} line{'' if self.lines == 1 else 's'} in {elapsed:.1f} s ({speed})"]
-        parts.append(f"{100 * self.unknown / max(1, self.source_tokens):.1f} % of source tokens unknown")
-        parts.append(f"{self.truncated:,} truncated")
-        if self.empty:
-            parts.append(f"{self.empty:,} empty")
-        if self.long:
-            parts.append(f"{self.long:,} over-long skipped")
-        parts += [f"{count:,} {name.replace('_', ' ')}" for name, count in (tally or {}).items()]
-        return "; ".join(parts)
-
-
-def _written(prediction: Prediction, number: int, form: str, keep_breaks: bool) -> str:
-    if form == "jsonl":
-        return json.dumps({"line": number, **prediction.as_dict()}, ensure_ascii=False, allow_nan=False) + "\n"
-    if form == "tsv":
-        rows = enumerate(prediction.hypotheses, start=1)
-        return "".join(f"{number}\t{rank}\t{one.score:.6f}\t{_flat(one.text)}\n" for rank, one in rows)
-    return (prediction.text if keep_breaks else _flat(prediction.text, tabs=True)) + "\n"
-
-
-def _flat(text: str, tabs: bool = False) -> str:
-    """On one line, so that lines in are lines out; in a table also within one cell."""
-    text = text.replace("\n", " ")
-    return text if tabs else text.replace("\t", " ")
-
-
-class _Counted:
-    """Passes lines on and counts them."""
-
-    def __init__(self, lines: Iterable[str]) -> None:
-        self.lines, self.count = lines, 0
-
-    def __iter__(self) -> Iterator[str]:
-        for line in self.lines:
-            self.count += 1
-            yield line
-
-
-@contextmanager
-def _progress(
-    total: int | None, output: Path | None
-) -> Iterator[Callable[[Iterable[Prediction]], Iterable[Prediction]]]:
-    """A bar on stderr where a person watches and the answers go elsewhere."""
-    elsewhere = output is not None or not sys.stdout.isatty()
-    if total is None or not elsewhere or not sys.stderr.isatty():
-        yield lambda predictions: predictions
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        yield lambda predictions: progress.track(predictions, total=total, description="predicting")

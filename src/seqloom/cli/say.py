@@ -43,6 +43,16 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], 
         console.print(note, markup=False, soft_wrap=not sys.stdout.isatty())
 
 
+def to_type(line: str) -> str:
+    """`seqloom ...` as it can be typed here: by its path where a virtual environment is not active."""
+    import shutil
+
+    called = Path(sys.argv[0])
+    if not line.startswith("seqloom ") or shutil.which("seqloom") or called.name != "seqloom":
+        return line
+    return shown(called.absolute()) + line.removeprefix("seqloom")
+
+
 def shown(path: Path) -> str:
     """A path as a person would type it: relative where it lies below."""
     try:

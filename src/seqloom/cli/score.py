@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 
 import typer
 
@@ -13,7 +14,9 @@ from seqloom.errors import SeqloomError
 
 def command(
     run: str = typer.Argument(..., metavar="RUN", help="The run whose opinion is asked."),
-    pairs: str = typer.Argument(None, metavar="FILE", help="Pairs: .tsv, .jsonl (also .gz), or '-' for stdin."),
+    pairs: str = typer.Argument(
+        None, metavar="FILE", help="Pairs: .tsv, .jsonl (also .gz), '-' for stdin, or {path: ..., extras: ...}."
+    ),
     source: str = typer.Option(None, help="Sources, one per line (with --target)."),
     target: str = typer.Option(None, help="Targets, line by line beside the sources."),
     tokens: bool = typer.Option(False, "--tokens", help="One line per target token: pair, token, log-probability."),
@@ -24,7 +27,8 @@ def command(
     """Print log P(target given source) and the perplexity per token, one line per pair."""
     from seqloom.api.load import load
     from seqloom.api.score import ScoreTotal, score_examples
-    from seqloom.data.readers import dataset_settings, read
+    from seqloom.api.testset import named_dataset
+    from seqloom.data.readers import read
 
     if (source is None) != (target is None) or (source is not None and pairs is not None):
         raise SeqloomError("E_USAGE", "pairs are one FILE, or --source FILE --target FILE")
@@ -33,11 +37,14 @@ def command(
     model = load(run, device=device, threads=threads)
     given = {"source": source, "target": target} if source is not None else pairs or "-"
     total = ScoreTotal()
-    for score in score_examples(model, read(dataset_settings(given))):
+    if given == "-" and sys.stdin.isatty():
+        say.talk("type source, tab, target, one pair per line; Ctrl-D ends")
+    for score in score_examples(model, read(named_dataset(given, "FILE", model.recipe))):
         total.add(score)
         if as_json:
             record = {
                 "source": score.source,
+                **({"extras": dict(score.extras)} if score.extras else {}),
                 "target": score.target,
                 "log_prob": score.log_prob,
                 "perplexity": score.perplexity if math.isfinite(score.perplexity) else None,
@@ -50,6 +57,8 @@ def command(
                 say.data(f"{total.pairs}\t{_shown(token)}\t{value:.6f}")
         else:
             say.data(f"{score.log_prob:.6f}\t{score.perplexity:.6g}")
+    if not total.pairs:
+        raise SeqloomError("E_EMPTY", "no pairs to score", fix="one per line: source, tab, target")
     say.talk(
         f"{total.pairs:,} pairs, {total.tokens:,} tokens (ends included): log-probability {total.log_prob:.4f}, "
         f"{total.log_prob / max(1, total.tokens):.4f} per token, perplexity {total.perplexity:.4f}"

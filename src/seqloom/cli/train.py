@@ -118,13 +118,13 @@ def _say_one(run: Run, as_json: bool, quiet: bool) -> None:
         say.data(str(run.folder))
     if reason in STOPPED:
         if not quiet:
-            say.talk(f"saved; to go on:\n  seqloom train {folder}")
+            say.talk("saved; to go on:\n  " + say.to_type(f"seqloom train {folder}"))
         raise typer.Exit(STOPPED[reason])
     if not quiet:
         say.talk("validation: " + ", ".join(f"{name} {value:.4g}" for name, value in values.items()))
         say.talk("next:")
         for line in (f'predict {folder} --text "..."', f"evaluate {folder}", f"info {folder}"):
-            say.talk(f"  seqloom {line}")
+            say.talk("  " + say.to_type(f"seqloom {line}"))
 
 
 def _validation(bundle: Path) -> dict[str, float]:

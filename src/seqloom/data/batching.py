@@ -10,19 +10,32 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from random import Random
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic import Field
+from pydantic import Field, PlainValidator
 
 from seqloom import config
-from seqloom.batch import EOS, PAD, Batch, Tokens
-from seqloom.data.corpus import Corpus, Ids, Lengths, Pair
+from seqloom.batch import EOS, PAD, Batch, Source, Tokens
+from seqloom.data.codecs import NO_PIECE, Encoded, Ids, Pair
+from seqloom.data.corpus import Corpus, Lengths
+from seqloom.data.mixing import Mixture
+from seqloom.shapes import Float, Tensor
 
 Plan = list[npt.NDArray[np.int64]]  # one array of example indices per batch
 Collate = Callable[[Sequence[Pair]], Batch]
 Resample = Callable[[Pair, Random], Pair]
+
+
+def _budget(value: object) -> object:
+    if value != "auto" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise ValueError(f"a number of tokens from 1 up, or auto (got {value!r})")
+    return value
+
+
+Budget = Annotated[int | Literal["auto"], PlainValidator(_budget)]
 
 
 class Batching(config.Settings):
@@ -31,9 +44,15 @@ class Batching(config.Settings):
     So padding is paid for, and neither a long source nor a long target can outgrow the memory that was planned.
     """
 
-    tokens: int = Field(default=4096, ge=1)
+    tokens: Budget = 4096  # auto: by the size of the data and of the memory
     sentences: int | None = Field(default=None, ge=1)  # at most so many rows
     pool: int = Field(default=1000, ge=1)  # batches' worth of shuffled examples that are sorted together
+
+    @property
+    def budget(self) -> int:
+        """Tokens of a batch, once `auto` has been settled."""
+        assert self.tokens != "auto", "auto is settled before anything is planned"
+        return self.tokens
 
 
 def plan(source: Lengths, target: Lengths, settings: Batching, *key: int) -> Plan:
@@ -46,9 +65,9 @@ def plan(source: Lengths, target: Lengths, settings: Batching, *key: int) -> Pla
     rng = np.random.default_rng(key)
     order = rng.permutation(len(target))
     cost = np.maximum(source, target) + 1
-    batches_expected = max(1.0, cost.sum() / settings.tokens, len(cost) / (settings.sentences or len(cost) or 1))
+    batches_expected = max(1.0, cost.sum() / settings.budget, len(cost) / (settings.sentences or len(cost) or 1))
     order = order[_tiled(source[order], target[order], batches_expected, settings.pool)]
-    batches = _filled(order, cost[order], settings.tokens, settings.sentences)
+    batches = _filled(order, cost[order], settings.budget, settings.sentences)
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
@@ -99,10 +118,41 @@ def padding_share(batches: Plan, source: Lengths, target: Lengths) -> float:
 
 
 def collate_pairs(pairs: Sequence[Pair]) -> Batch:
-    """Pairs side by side: `sources["source"]` and the target, both ending in EOS."""
-    source = ended([pair.source for pair in pairs])
+    """Pairs side by side: `sources["source"]` (then the extras) and the target, all ending in EOS."""
     target = ended([pair.target for pair in pairs])
-    return Batch({"source": source}, target, [pair.index for pair in pairs])
+    weighted = any(pair.weight != 1 for pair in pairs)
+    aligned = any(pair.links is not None for pair in pairs)
+    return Batch(
+        collate_sources(pairs),
+        target,
+        [pair.index for pair in pairs],
+        torch.tensor([pair.weight for pair in pairs], dtype=torch.float32) if weighted else None,
+        _alignment(pairs, target.ids.shape[1]) if aligned else None,
+    )
+
+
+def collate_sources(inputs: Sequence[Pair | Encoded]) -> dict[str, Source]:
+    """What a model reads: the source, with what may be copied of it, and every extra that has its own encoder."""
+    source = ended([one.source for one in inputs])
+    if inputs and inputs[0].copies is not None:
+        copies = np.full(source.ids.shape, NO_PIECE, dtype=np.int64)  # B S; padding and EOS are no pieces
+        for row, one in enumerate(inputs):
+            assert one.copies is not None, "some sources of a batch can be copied from, others not"
+            copies[row, : len(one.copies)] = one.copies
+        source = Tokens(source.ids, source.mask, torch.from_numpy(copies))
+    extras = {name: ended([one.extras[name] for one in inputs]) for name in (inputs[0].extras if inputs else ())}
+    return {"source": source, **extras}
+
+
+def _alignment(pairs: Sequence[Pair], steps: int) -> Float[Tensor, "B T S"]:
+    """Gold alignments, each known row summing to 1; the target's end is aligned to the source's."""
+    positions = max(len(pair.source) for pair in pairs) + 1
+    gold = np.zeros((len(pairs), steps, positions), dtype=np.float32)
+    for row, pair in enumerate(pairs):
+        if pair.links is not None:
+            gold[row, pair.links[:, 0], pair.links[:, 1]] = 1
+            gold[row, len(pair.target), len(pair.source)] = 1
+    return torch.from_numpy(gold / np.maximum(gold.sum(-1, keepdims=True), 1))
 
 
 def ended(sequences: Sequence[Ids]) -> Tokens:
@@ -116,15 +166,18 @@ def ended(sequences: Sequence[Ids]) -> Tokens:
     return Tokens(torch.from_numpy(ids), torch.from_numpy(places <= lengths[:, None]))
 
 
-def _sides(pairs: Sequence[Pair]) -> tuple[list[Ids], list[Ids]]:
-    return [pair.source for pair in pairs], [pair.target for pair in pairs]
+def _sides(pairs: Sequence[Pair]) -> tuple[Lengths, Lengths]:
+    """Tokens that are read and tokens that are said, of pairs that are in memory; as `Corpus.lengths` counts them."""
+    read = [len(pair.source) + sum(len(ids) + 1 for ids in pair.extras.values()) for pair in pairs]
+    return np.array(read, dtype=np.int64), np.array([len(pair.target) for pair in pairs], dtype=np.int64)
 
 
 class TokenBatches:
     """The batches of a corpus, epoch after epoch. `resample` may cut each pair anew (BPE dropout).
 
     Cut anew, a pair has another length, so batches are then planned from the new lengths, a pool of examples at a
-    time: planned from the old ones, a third of their cells would be padding.
+    time: planned from the old ones, a third of their cells would be padding. A `mixture` says which pairs an epoch
+    holds; without one it holds each pair once.
     """
 
     def __init__(
@@ -134,15 +187,23 @@ class TokenBatches:
         seed: int,
         collate: Collate = collate_pairs,
         resample: Resample | None = None,
+        mixture: Mixture | None = None,
     ) -> None:
         self.corpus, self.settings, self.seed = corpus, settings, seed
-        self.collate, self.resample = collate, resample
+        self.collate, self.resample, self.mixture = collate, resample, mixture
         self._lengths = corpus.lengths()
         self._planned: tuple[int, Plan] | None = None  # the last epoch asked for: counting it is then free
 
+    def _draws(self, epoch: int) -> npt.NDArray[np.int64]:
+        """The pairs that the epoch holds."""
+        return np.arange(len(self.corpus)) if self.mixture is None else self.mixture.draws(self.seed, epoch)
+
     def plan(self, epoch: int) -> Plan:
         if self._planned is None or self._planned[0] != epoch:
-            self._planned = (epoch, plan(*self._lengths, self.settings, self.seed, epoch))
+            drawn = self._draws(epoch)
+            source, target = (lengths[drawn] for lengths in self._lengths)
+            planned = [drawn[rows] for rows in plan(source, target, self.settings, self.seed, epoch)]
+            self._planned = (epoch, planned)
         return self._planned[1]
 
     def count(self, epoch: int) -> int:
@@ -162,15 +223,31 @@ class TokenBatches:
             yield self.collate([self.corpus[int(i)] for i in indices])
 
     def _resampled_epoch(self, number: int, resample: Resample) -> Iterator[Batch]:
-        order = np.random.default_rng((self.seed, number)).permutation(len(self.corpus))
-        cost = np.maximum(*self._lengths) + 1
-        pools = np.array_split(order, max(1, round(cost.sum() / (self.settings.tokens * self.settings.pool))))
-        for place, pool in enumerate(pools):
-            pairs = [resample(self.corpus[int(i)], self._rng(number, int(i))) for i in pool]
-            source, target = (np.array([len(ids) for ids in side], dtype=np.int64) for side in _sides(pairs))
-            for indices in plan(source, target, self.settings, self.seed, number, place):
+        drawn = self._draws(number)
+        order = np.random.default_rng((self.seed, number)).permutation(len(drawn))
+        again = _occurrences(drawn)[order]  # a pair that stands twice is cut in two ways
+        cost = np.maximum(*(lengths[drawn] for lengths in self._lengths)) + 1
+        parts = max(1, round(cost.sum() / (self.settings.budget * self.settings.pool)))
+        pools = zip(np.array_split(drawn[order], parts), np.array_split(again, parts), strict=True)
+        for place, (pool, times) in enumerate(pools):
+            pairs = [
+                resample(self.corpus[int(i)], self._rng(number, int(i), int(time)))
+                for i, time in zip(pool, times, strict=True)
+            ]
+            for indices in plan(*_sides(pairs), self.settings, self.seed, number, place):
                 yield self.collate([pairs[int(i)] for i in indices])
 
-    def _rng(self, epoch: int, index: int) -> Random:
+    def _rng(self, epoch: int, index: int, time: int) -> Random:
         """Randomness of one example in one epoch: the same whatever batch it stands in."""
-        return Random(f"{self.seed} {epoch} {index}")
+        return Random(f"{self.seed} {epoch} {index}" + (f" {time}" if time else ""))
+
+
+def _occurrences(drawn: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """How often each index stood there before: 7 8 7 7 gives 0 0 1 2."""
+    order = np.argsort(drawn, kind="stable")
+    ordered = drawn[order]
+    starts = np.r_[True, ordered[1:] != ordered[:-1]] if len(drawn) else np.zeros(0, bool)
+    within = np.arange(len(drawn)) - np.maximum.accumulate(np.where(starts, np.arange(len(drawn)), 0))
+    times = np.empty_like(order)
+    times[order] = within
+    return times

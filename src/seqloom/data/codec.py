@@ -91,9 +91,14 @@ class TextCodec:
     def normalise(self, text: str) -> str:
         return _normalised(self.settings, text)
 
-    def tokens(self, text: str) -> list[str]:
-        """The pieces of a text, known or not."""
-        return self.tokenizer.encode(self.normalise(text))
+    def with_symbols(self, symbols: Sequence[str]) -> TextCodec:
+        """The same codec with symbols behind its vocabulary: ids that no text spells."""
+        return TextCodec(self.settings, self.tokenizer, self.vocabulary.with_symbols(symbols))
+
+    def tokens(self, text: str, rng: Random | None = None) -> list[str]:
+        """The pieces of a text, known or not; with an rng a random segmentation where the tokenizer has one."""
+        text = self.normalise(text)
+        return self.tokenizer.encode(text) if rng is None else self.tokenizer.encode_sampled(text, rng)
 
     def encode(self, text: str) -> list[int]:
         return self.vocabulary.ids(self.tokens(text))

@@ -2,6 +2,7 @@
 
 A corpus is a folder of raw arrays (ids end to end, and where each sequence ends) and one JSON that describes them.
 It is written once, whole or not at all, and never changed. Texts are kept only where sampled tokenisation needs them.
+What becomes of an example before it is written is `filters.py`'s; how pairs are drawn from it is `batching.py`'s.
 """
 
 from __future__ import annotations
@@ -11,68 +12,26 @@ import hashlib
 import json
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import BinaryIO, ClassVar
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
 
-from seqloom import config
-from seqloom.batch import UNK
-from seqloom.data.codec import MAX_CHARACTERS, TextCodec
-from seqloom.data.readers import Example
+from seqloom.data.codecs import Codecs, Ids, Pair
+from seqloom.data.examples import Example, links_of, pharaoh
+from seqloom.data.filters import Counts, Limits, encoded, nothing_kept
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_write, file_error
 
-FORMAT = 1
-Ids = npt.NDArray[np.integer]
+__all__ = ["Corpus", "Counts", "Ids", "Lengths", "Limits", "Pair"]
+
+FORMAT = 2
 Lengths = npt.NDArray[np.int64]
-SIDES = ("source", "target")
-
-
-class Limits(config.Settings):
-    """Which pairs are worth training on. Lengths are in tokens, EOS not counted."""
-
-    max_source: int = Field(default=512, ge=1)
-    max_target: int = Field(default=512, ge=1)
-    max_ratio: float | None = Field(default=None, ge=1.0)  # the longer side over the shorter
-
-
-@dataclass(frozen=True)
-class Pair:
-    """One encoded example; `index` is its place in the corpus."""
-
-    source: Ids
-    target: Ids
-    index: int
-
-
-@dataclass
-class Counts:
-    """What became of every example that was read: kept, or skipped by exactly one filter."""
-
-    read: int = 0
-    kept: int = 0
-    empty_source: int = 0
-    empty_target: int = 0
-    long_source: int = 0
-    long_target: int = 0
-    ratio: int = 0
-    source_tokens: int = 0  # of the kept pairs
-    target_tokens: int = 0
-    source_unknown: int = 0
-    target_unknown: int = 0
-
-    FILTERS: ClassVar = ("empty_source", "empty_target", "long_source", "long_target", "ratio")
-
-    @property
-    def skipped(self) -> dict[str, int]:
-        """Count per filter, in the order they are applied."""
-        return {name: getattr(self, name) for name in self.FILTERS}
 
 
 class Corpus:
@@ -80,20 +39,17 @@ class Corpus:
 
     def __init__(self, folder: Path, description: Mapping[str, object]) -> None:
         self.folder = folder
-        self.fingerprint = str(description["fingerprint"])  # sha256 of all ids and lengths
+        self.fingerprint = str(description["fingerprint"])  # sha256 of all that a pair holds
         self.keeps_text = bool(description["keep_text"])
-        sizes = description["sizes"]
+        sizes, extras, corpora = (description[key] for key in ("sizes", "extras", "corpora"))
         assert isinstance(sizes, dict)
-
-        def array(name: str, dtype: str) -> npt.NDArray[np.integer]:
-            return _mapped(folder / name, np.dtype(dtype), int(sizes[name]))
-
-        self._ids = [array(f"{side}.ids", str(description["dtype"])) for side in SIDES]
-        self._offsets = [array(f"{side}.offsets", "<i8") for side in SIDES]
-        self._lines = array("lines", "<i8")
-        kept = SIDES if self.keeps_text else ()
-        self._texts = [array(f"{side}.text", "u1") for side in kept]
-        self._text_offsets = [array(f"{side}.text.offsets", "<i8") for side in kept]
+        assert isinstance(extras, list)
+        assert isinstance(corpora, list)
+        self.extras = [str(name) for name in extras]  # those with an encoder of their own
+        self.sizes = tuple(map(int, corpora))  # pairs of each of several mixed corpora, which stand one after the other
+        dtype = str(description["dtype"])
+        self._arrays = {name: _mapped(folder / name, _dtype(name, dtype), int(sizes[name])) for name in sizes}
+        assert {"lines", "source.offsets", "target.offsets"} <= self._arrays.keys()
 
     @classmethod
     def open(cls, folder: Path) -> Corpus:
@@ -112,25 +68,21 @@ class Corpus:
 
     @classmethod
     def build(
-        cls,
-        examples: Iterable[Example],
-        source: TextCodec,
-        target: TextCodec,
-        folder: Path,
-        limits: Limits,
-        keep_text: bool = False,
+        cls, examples: Iterable[Example], codecs: Codecs, folder: Path, limits: Limits, keep_text: bool = False
     ) -> tuple[Corpus, Counts]:
-        """Encode, filter and write in one pass; the first reference is the target. E_EMPTY if none is left."""
+        """Encode, filter and write in one pass; the first reference is the target. E_EMPTY if none is left.
+
+        Examples of several corpora come one corpus after the other.
+        """
         counts = Counts()
-        size = max(len(source.vocabulary), len(target.vocabulary))
-        writer = _Writer(folder, "<u2" if size <= 1 << 16 else "<i4", keep_text)
+        writer = _Writer(folder, codecs, keep_text)
         try:
             for example in examples:
-                ids = _encoded(example, source, target, limits, counts)
-                if ids is not None:
-                    writer.add(ids, example)
+                pair = encoded(example, codecs, limits, counts)
+                if pair is not None:
+                    writer.add(pair, example)
             if not counts.kept:
-                raise _nothing_kept(counts)
+                raise nothing_kept(counts)
             writer.finish()
         except OSError as error:
             raise file_error(error, folder) from None
@@ -139,134 +91,150 @@ class Corpus:
         return cls.open(folder), counts
 
     def __len__(self) -> int:
-        return len(self._lines)
+        return len(self._arrays["lines"])
 
     def __getitem__(self, index: int) -> Pair:
-        source, target = (
-            ids[offsets[index] : offsets[index + 1]] for ids, offsets in zip(self._ids, self._offsets, strict=True)
+        weights = self._arrays.get("weights")
+        return Pair(
+            self._slice("source.ids", "source", index),
+            self._slice("target.ids", "target", index),
+            index,
+            {name: self._slice(f"extra.{name}.ids", f"extra.{name}", index) for name in self.extras},
+            self._slice("copies", "source", index) if "copies" in self._arrays else None,
+            1.0 if weights is None else float(weights[index]),
+            self._links(index),
         )
-        return Pair(source, target, index)
+
+    def _slice(self, name: str, side: str, index: int) -> Ids:
+        offsets = self._arrays[f"{side}.offsets"]
+        return self._arrays[name][offsets[index] : offsets[index + 1]]
+
+    def _links(self, index: int) -> Ids | None:
+        """None where nothing is known of the pair: an alignment has one link at least."""
+        if "alignment.ids" not in self._arrays:
+            return None
+        links = self._slice("alignment.ids", "alignment", index)
+        return links.reshape(-1, 2) if len(links) else None
 
     def lengths(self) -> tuple[Lengths, Lengths]:
-        """Tokens of every source and of every target, EOS not counted."""
-        source, target = (np.diff(offsets).astype(np.int64) for offsets in self._offsets)
+        """Tokens of every source (all that is read, the ends of extras counted) and of every target; EOS not."""
+        source, target = (np.diff(self._arrays[f"{side}.offsets"]).astype(np.int64) for side in ("source", "target"))
+        for name in self.extras:
+            source = source + np.diff(self._arrays[f"extra.{name}.offsets"]) + 1
         return source, target
 
     def line(self, index: int) -> int:
         """The line of the data file that a pair came from."""
-        return int(self._lines[index])
+        return int(self._arrays["lines"][index])
 
     def text(self, index: int) -> tuple[str, str]:
         """Source and target as they were read, where `keep_text` was asked for."""
         assert self.keeps_text, "the corpus was built without its texts"
-        source, target = (
-            data[offsets[index] : offsets[index + 1]].tobytes().decode("utf-8")
-            for data, offsets in zip(self._texts, self._text_offsets, strict=True)
-        )
-        return source, target
+        return self._text("source", index), self._text("target", index)
 
-    def resampled(self, pair: Pair, source: TextCodec, target: TextCodec, rng: Random) -> Pair:
+    def _text(self, name: str, index: int) -> str:
+        return self._slice(f"{name}.text", f"{name}.text", index).tobytes().decode("utf-8")
+
+    def resampled(self, pair: Pair, codecs: Codecs, rng: Random) -> Pair:
         """The same pair cut into other pieces (BPE dropout), as the rng decides."""
-        texts = self.text(pair.index)
-        ids = [np.asarray(codec.encode_sampled(text, rng)) for codec, text in zip((source, target), texts, strict=True)]
-        return Pair(ids[0], ids[1], pair.index)
+        source, target = self.text(pair.index)
+        extras = {name: self._text(f"extra.{name}", pair.index) for name in codecs.extras}
+        links = None
+        if pair.links is not None:
+            links = links_of(self._text("alignment", pair.index), source, target, f"pair {pair.index}")
+        new, _ = codecs.pair({"source": source, **extras}, target, pair.index, links, rng)
+        return replace(new, weight=pair.weight)
 
 
-def _mapped(path: Path, dtype: np.dtype[np.integer], size: int) -> npt.NDArray[np.integer]:
+def _mapped(path: Path, dtype: np.dtype[np.generic], size: int) -> npt.NDArray[np.integer]:
     found = path.stat().st_size
     if found != size:
         raise ValueError(f"{path.name} has {found:,} bytes, {size:,} are expected")
+    if not size:  # nothing can be mapped: every sequence of this side is empty
+        return np.zeros(0, dtype)
     return np.memmap(path, dtype=dtype, mode="r")
 
 
-def _encoded(
-    example: Example, source: TextCodec, target: TextCodec, limits: Limits, counts: Counts
-) -> tuple[list[int], list[int]] | None:
-    """The ids of a pair, or None where a filter skips it; either way it is counted once."""
-    counts.read += 1
-    verdict = _cheap_verdict(example)
-    if verdict is None:
-        ids = source.encode(example.source), target.encode(example.target)
-        verdict = _verdict(len(ids[0]), len(ids[1]), limits)
-    if verdict is not None:
-        setattr(counts, verdict, getattr(counts, verdict) + 1)
-        return None
-    counts.kept += 1
-    counts.source_tokens += len(ids[0])
-    counts.target_tokens += len(ids[1])
-    counts.source_unknown += ids[0].count(UNK)
-    counts.target_unknown += ids[1].count(UNK)
-    return ids
-
-
-def _cheap_verdict(example: Example) -> str | None:
-    """Blank texts are empty, and enormous ones are long: nobody needs to tokenize them to know."""
-    for side, text in zip(SIDES, (example.source, example.target), strict=True):
-        if len(text) > MAX_CHARACTERS:
-            return f"long_{side}"
-        if not text or text.isspace():
-            return f"empty_{side}"
-    return None
-
-
-def _verdict(source: int, target: int, limits: Limits) -> str | None:
-    """The first filter that these lengths fail, if any."""
-    if not source:
-        return "empty_source"
-    if not target:
-        return "empty_target"
-    if source > limits.max_source:
-        return "long_source"
-    if target > limits.max_target:
-        return "long_target"
-    if limits.max_ratio is not None and max(source, target) > limits.max_ratio * min(source, target):
-        return "ratio"
-    return None
-
-
-def _nothing_kept(counts: Counts) -> SeqloomError:
-    skipped = ", ".join(f"{name} {count:,}" for name, count in counts.skipped.items())
-    what = f"of {counts.read:,} pairs none is left ({skipped})" if counts.read else f"there are no pairs ({skipped})"
-    return SeqloomError("E_EMPTY", what, fix="check the file and the limits")
+def _dtype(name: str, ids: str) -> np.dtype[np.generic]:
+    """How the numbers of a file are written; `ids` are those of vocabularies."""
+    if name.endswith(".offsets") or name == "lines":
+        return np.dtype("<i8")
+    if name.endswith(".text"):
+        return np.dtype("u1")
+    return np.dtype({"weights": "<f4", "copies": "<i4", "alignment.ids": "<i4"}.get(name, ids))
 
 
 class _Writer:
     """Writes the arrays into a temporary neighbour of `folder` and moves it there when all is well."""
 
-    def __init__(self, folder: Path, dtype: str, keep_text: bool) -> None:
-        self.folder, self.dtype, self.keep_text = folder, dtype, keep_text
+    def __init__(self, folder: Path, codecs: Codecs, keep_text: bool) -> None:
+        self.folder, self.keep_text = folder, keep_text
+        self.extras = codecs.encoders
+        size = max(len(codec.vocabulary) for codec in (codecs.source, codecs.target, *codecs.extras.values()))
+        self.dtype = "<u2" if size <= 1 << 16 and not codecs.copies else "<i4"  # a copied id has no bound
         self.temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
         self.digest = hashlib.sha256()
         self.files: dict[str, BinaryIO] = {}
+        self.dtypes: dict[str, np.dtype[np.generic]] = {}
         self.ends: dict[str, int] = {}
-        names = [f"{side}.{kind}" for side in SIDES for kind in (("ids", "text") if keep_text else ("ids",))]
+        self.count = 0  # pairs
+        self.kept: Counter[int] = Counter()  # by corpus
         try:
             shutil.rmtree(self.temporary, ignore_errors=True)
             self.temporary.mkdir(parents=True)
-            for name in [*names, *map(_offsets_name, names), "lines"]:
-                self.files[name] = open(self.temporary / name, "wb")  # noqa: SIM115 (closed by `clean`)
-            for name in names:
-                self.ends[name] = 0
-                self.files[_offsets_name(name)].write(_int64(0))
         except OSError as error:
             self.clean()
             raise file_error(error, folder) from None
 
-    def add(self, ids: tuple[list[int], list[int]], example: Example) -> None:
-        for side, tokens in zip(SIDES, ids, strict=True):
-            data = np.asarray(tokens, dtype=self.dtype).tobytes()
-            self.digest.update(_int64(len(tokens)) + data)
-            self._append(f"{side}.ids", data, len(tokens))
+    def add(self, pair: Pair, example: Example) -> None:
+        self._append("source.ids", "source", pair.source)
+        self._append("target.ids", "target", pair.target)
+        for name in self.extras:
+            self._append(f"extra.{name}.ids", f"extra.{name}", pair.extras[name])
+        if pair.copies is not None:
+            self._write("copies", pair.copies)
+        if pair.links is not None or "alignment.ids" in self.files:
+            links = np.zeros(0, np.int64) if pair.links is None else pair.links.flatten()
+            self._append("alignment.ids", "alignment", links)
+        if example.weight != 1 or "weights" in self.files:
+            self._write("weights", np.array([example.weight]), first=1.0)
         if self.keep_text:
-            for side, text in zip(SIDES, (example.source, example.target), strict=True):
-                encoded = text.encode("utf-8")
-                self._append(f"{side}.text", encoded, len(encoded))
-        self.files["lines"].write(_int64(example.line))
+            self._add_texts(example)
+        self._file("lines").write(_int64(example.line))
+        self.count += 1
+        self.kept[example.corpus] += 1
 
-    def _append(self, name: str, data: bytes, items: int) -> None:
+    def _add_texts(self, example: Example) -> None:
+        texts = {"source": example.source, "target": example.target, "alignment": pharaoh(example.links or ())}
+        for name, text in (texts | {f"extra.{name}": text for name, text in example.extras.items()}).items():
+            self._append(f"{name}.text", f"{name}.text", np.frombuffer(text.encode("utf-8"), np.uint8))
+
+    def _append(self, name: str, side: str, items: npt.NDArray[np.generic]) -> None:
+        """One more sequence. A side that begins late was empty for all pairs before."""
+        self._write(name, items)
+        self.ends[name] = end = self.ends.get(name, 0) + len(items)
+        offsets = f"{side}.offsets"
+        if offsets not in self.files:
+            self._file(offsets).write(_int64(0) * (self.count + 1))
+        self.files[offsets].write(_int64(end))
+
+    def _write(self, name: str, items: npt.NDArray[np.generic], first: float | None = None) -> None:
+        """Append numbers to a file; one that begins late has `first` for every pair before."""
+        if name not in self.files:
+            self._file(name)
+            if first is not None:
+                self.files[name].write(np.full(self.count, first, self.dtypes[name]).tobytes())
+        data = items.astype(self.dtypes[name]).tobytes()
         self.files[name].write(data)
-        self.ends[name] += items
-        self.files[_offsets_name(name)].write(_int64(self.ends[name]))
+        if not name.endswith(".text"):
+            self.digest.update(_int64(len(items)) + data)
+
+    def _file(self, name: str) -> BinaryIO:
+        """The file of this name, made when it is first written to."""
+        if name not in self.files:
+            self.dtypes[name] = _dtype(name, self.dtype)
+            self.files[name] = open(self.temporary / name, "wb")  # noqa: SIM115 (closed by `clean`)
+        return self.files[name]
 
     def finish(self) -> None:
         """Everything to disk, then the description, then the name."""
@@ -277,6 +245,8 @@ class _Writer:
             "format": FORMAT,
             "dtype": self.dtype,
             "keep_text": self.keep_text,
+            "extras": self.extras,
+            "corpora": [self.kept[number] for number in range(max(self.kept) + 1)],
             "fingerprint": self.digest.hexdigest(),
             "sizes": {name: file.tell() for name, file in self.files.items()},
         }
@@ -291,11 +261,6 @@ class _Writer:
             with contextlib.suppress(OSError):
                 file.close()
         shutil.rmtree(self.temporary, ignore_errors=True)
-
-
-def _offsets_name(name: str) -> str:
-    """`source.ids` has its offsets in `source.offsets`, `source.text` in `source.text.offsets`."""
-    return name.removesuffix(".ids") + ".offsets"
 
 
 def _int64(value: int) -> bytes:

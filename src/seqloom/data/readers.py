@@ -7,19 +7,18 @@ wrong is an error with file:line.
 
 from __future__ import annotations
 
-import json
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, cast
 
-from pydantic import Field, PlainSerializer, PlainValidator
+from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter, model_validator
 
 from seqloom import config
 from seqloom.config import Table
+from seqloom.data.examples import Example, ExtraName, joined_items, links_of, weight_of
 from seqloom.data.files import (
     MAX_LINE_BYTES,
     STDIN,
@@ -33,39 +32,59 @@ from seqloom.data.files import (
     resolved,
     shown,
 )
+from seqloom.data.records import encodable, json_object, one_string, strings, value_of
 from seqloom.errors import SeqloomError
 from seqloom.files import file_error
+
+__all__ = [
+    "READERS",
+    "Dataset",
+    "Datasets",
+    "Example",
+    "Reader",
+    "ReaderSettings",
+    "dataset_settings",
+    "files_of",
+    "read",
+    "read_sources",
+    "renamed",
+    "spooled",
+]
 
 FilePath = Annotated[str, Field(min_length=1)]
 Column = Annotated[int, Field(ge=0)]
 
 
-@dataclass(frozen=True)
-class Example:
-    """One pair as a person wrote it, with every accepted reference and the place it stands in."""
+class ReaderSettings(config.Settings):
+    """What every dataset may say; each format says in its own way where extras, weights and alignments stand."""
 
-    source: str
-    references: tuple[str, ...]
-    file: str
-    line: int
-
-    @property
-    def target(self) -> str:
-        return self.references[0]
+    kind: str
+    extras: Mapping[ExtraName, object] = {}  # further sources by name
+    constants: Mapping[ExtraName, str] = {}  # extras that are the same throughout: {lang: "<2de>"}
+    importance: float = Field(default=1.0, ge=0.0)  # how much each of its pairs counts in the loss (times its weight)
+    share: float | None = Field(default=None, gt=0.0)  # of the pairs of an epoch, where `train` is a list
 
     @property
-    def where(self) -> str:
-        return f"{self.file}:{self.line}"
+    def extra_names(self) -> tuple[str, ...]:
+        """The extras that its examples have."""
+        return (*self.extras, *self.constants)
+
+    @model_validator(mode="after")
+    def _each_once(self) -> ReaderSettings:
+        if twice := [name for name in self.constants if name in self.extras]:
+            raise ValueError(f"constants: {', '.join(twice)} stands in `extras` as well")
+        return self
 
 
 class Reader(ABC):
     """Opens the files its settings name and yields examples in file order, in constant memory."""
 
-    Settings: type[config.Settings]
+    Settings: type[ReaderSettings]
     path_keys: ClassVar[tuple[str, ...]] = ("path",)  # the settings that name files
 
-    def __init__(self, settings: config.Settings, *, base: Path | None, on_bad_utf8: BadUtf8, tally: Tally) -> None:
+    def __init__(self, settings: ReaderSettings, *, base: Path | None, on_bad_utf8: BadUtf8, tally: Tally) -> None:
         self.base, self.on_bad_utf8, self.tally = base, on_bad_utf8, tally
+        self.constants, self.importance = settings.constants, settings.importance
 
     @abstractmethod
     def examples(self) -> Iterator[Example]: ...
@@ -77,50 +96,88 @@ class Reader(ABC):
             if text is not None:
                 yield line.number, text
 
+    def _example(self, example: Example, weight: object = None, alignment: str | None = None) -> Example:
+        """The example with its weight, its alignment (None where the dataset has none) and the dataset's constants."""
+        if weight is None and alignment is None and not self.constants and self.importance == 1:
+            return example
+        weighed = 1.0 if weight is None else weight_of(weight, example.where)
+        return Example(
+            example.source,
+            example.references,
+            example.file,
+            example.line,
+            {**example.extras, **self.constants},
+            weighed * self.importance,
+            None if alignment is None else links_of(alignment, example.source, example.target, example.where),
+        )
+
 
 class TsvReader(Reader):
     """Tab-separated columns, no quoting: a tab cannot stand inside a text."""
 
-    class Settings(config.Settings):
+    class Settings(ReaderSettings):
         kind: Literal["tsv"] = "tsv"
         path: FilePath
         columns: tuple[Column, Column] = (0, 1)  # source, target
         references: tuple[Column, ...] = ()  # further columns with other right answers; they may be empty or missing
+        extras: Mapping[ExtraName, Column] = {}  # further sources by name
+        weight: Column | None = None  # a number from 0 up
+        alignment: Column | None = None  # 0-0 1-2: words of source and target
 
     def __init__(self, settings: Settings, *, base: Path | None, on_bad_utf8: BadUtf8, tally: Tally) -> None:
         super().__init__(settings, base=base, on_bad_utf8=on_bad_utf8, tally=tally)
         self.settings = settings
 
     def examples(self) -> Iterator[Example]:
-        path = resolved(self.settings.path, self.base)
-        source, target = self.settings.columns
+        path, settings = resolved(self.settings.path, self.base), self.settings
+        source, target = settings.columns
+        extras, weight, alignment = settings.extras, settings.weight, settings.alignment
+        needed = [*settings.columns, *extras.values(), *(i for i in (weight, alignment) if i is not None)]
         for number, text in self._texts(path):
             cells = text.split("\t")
-            if len(cells) <= max(source, target):
-                raise SeqloomError(
-                    "E_DATA",
-                    f"{len(cells)} column(s), but columns {source} and {target} (counted from 0) are asked for",
-                    where=f"{shown(path)}:{number}",
-                    fix="separate source and target by one tab, or set 'columns'",
-                )
-            others = [cells[i] for i in self.settings.references if i < len(cells) and cells[i]]
-            yield Example(cells[source], (cells[target], *others), shown(path), number)
+            if len(cells) <= max(needed):
+                raise _missing_columns(len(cells), needed, f"{shown(path)}:{number}")
+            others = [cells[i] for i in settings.references if i < len(cells) and cells[i]]
+            found = {name: cells[i] for name, i in extras.items()}
+            example = Example(cells[source], (cells[target], *others), shown(path), number, found)
+            yield self._example(
+                example,
+                None if weight is None else cells[weight],
+                None if alignment is None else cells[alignment],
+            )
+
+
+def _missing_columns(found: int, needed: Sequence[int], where: str) -> SeqloomError:
+    *most, last = needed
+    asked = f"{', '.join(map(str, most))} and {last}"
+    fix = "separate source and target by one tab, or set 'columns'"
+    if len(needed) > 2:
+        fix = "separate them by tabs, or set 'columns', 'extras', 'weight' and 'alignment'"
+    what = f"{found} column(s), but columns {asked} (counted from 0) are asked for"
+    return SeqloomError("E_DATA", what, where=where, fix=fix)
 
 
 class ParallelReader(Reader):
     """One file per side, line by line; several target files are several references."""
 
-    path_keys = ("source", "target")
+    path_keys = ("source", "target", "extras", "weight", "alignment")
 
-    class Settings(config.Settings):
+    class Settings(ReaderSettings):
         kind: Literal["parallel"] = "parallel"
         source: FilePath
         target: FilePath | Annotated[tuple[FilePath, ...], Field(min_length=1)]
+        extras: Mapping[ExtraName, FilePath] = {}  # further sources by name
+        weight: FilePath | None = None  # a number from 0 up on every line
+        alignment: FilePath | None = None  # 0-0 1-2 on every line: words of source and target
 
     def __init__(self, settings: Settings, *, base: Path | None, on_bad_utf8: BadUtf8, tally: Tally) -> None:
         super().__init__(settings, base=base, on_bad_utf8=on_bad_utf8, tally=tally)
+        self.settings = settings
         targets = (settings.target,) if isinstance(settings.target, str) else settings.target
-        self.paths = [resolved(path, base) for path in (settings.source, *targets)]
+        self.targets = len(targets)
+        marks = [path for path in (settings.weight, settings.alignment) if path is not None]
+        every = (settings.source, *targets, *settings.extras.values(), *marks)
+        self.paths = [resolved(path, base) for path in every]
         if self.paths.count(STDIN) > 1:
             raise SeqloomError("E_USAGE", "stdin ('-') can be only one side of parallel files")
 
@@ -134,7 +191,15 @@ class ParallelReader(Reader):
             ]
             whole = [text for text in texts if text is not None]
             if len(whole) == len(texts):
-                yield Example(whole[0], tuple(whole[1:]), shown(self.paths[0]), number)
+                yield self._assembled(whole, number)
+
+    def _assembled(self, texts: Sequence[str], number: int) -> Example:
+        """Texts in the order of `paths`: source, references, extras, weight, alignment."""
+        rest = iter(texts[1 + self.targets :])
+        extras = {name: next(rest) for name in self.settings.extras}
+        example = Example(texts[0], tuple(texts[1 : 1 + self.targets]), shown(self.paths[0]), number, extras)
+        weight = None if self.settings.weight is None else next(rest)
+        return self._example(example, weight, None if self.settings.alignment is None else next(rest))
 
     def _misaligned(
         self, number: int, row: Sequence[RawLine | None], files: Sequence[Iterator[RawLine]]
@@ -150,91 +215,87 @@ class ParallelReader(Reader):
 
 
 class JsonLinesReader(Reader):
-    """One JSON object per line; the target may be a string or a list of strings (several references)."""
+    """One JSON object per line; the target may be a string or a list of strings (several references).
 
-    class Settings(config.Settings):
+    An extra may be a string, a list of strings, or a record, which becomes `k=v` items in the order of its keys.
+    """
+
+    class Settings(ReaderSettings):
         kind: Literal["jsonl"] = "jsonl"
         path: FilePath
         source: str = "source"
         target: str = "target"
+        extras: Mapping[ExtraName, str] = {}  # further sources: name -> key
+        weight: str | None = None  # the key of a number from 0 up
+        alignment: str | None = None  # the key of 0-0 1-2: words of source and target
 
     def __init__(self, settings: Settings, *, base: Path | None, on_bad_utf8: BadUtf8, tally: Tally) -> None:
         super().__init__(settings, base=base, on_bad_utf8=on_bad_utf8, tally=tally)
         self.settings = settings
 
     def examples(self) -> Iterator[Example]:
-        path = resolved(self.settings.path, self.base)
+        path, settings = resolved(self.settings.path, self.base), self.settings
         for number, text in self._texts(path):
             where = f"{shown(path)}:{number}"
-            record = _json_object(text, where)
-            source = _strings(record, self.settings.source, where)
-            target = _strings(record, self.settings.target, where)
-            if len(source) != 1:
-                raise SeqloomError("E_DATA", f"{self.settings.source!r} must be one string", where=where)
-            yield Example(source[0], target, shown(path), number)
-
-
-def _json_object(text: str, where: str) -> Mapping[str, object]:
-    try:
-        record = json.loads(text)
-    except RecursionError:
-        raise SeqloomError("E_DATA", "JSON nested too deeply", where=where) from None
-    except ValueError as error:
-        raise SeqloomError("E_DATA", f"not valid JSON: {error}", where=where, fix="one object per line") from None
-    if not isinstance(record, dict):
-        raise SeqloomError("E_DATA", f"a JSON object is expected, got {type(record).__name__}", where=where)
-    return record
-
-
-def _strings(record: Mapping[str, object], key: str, where: str) -> tuple[str, ...]:
-    """One string or a list of strings; a lone surrogate (`\\ud800`) is no text and is refused here."""
-    if key not in record:
-        raise SeqloomError(
-            "E_DATA",
-            f"no key {key!r}",
-            where=where,
-            fix=f"keys here: {', '.join(map(repr, list(record)[:10])) or 'none'}",
-        )
-    value = record[key]
-    texts = [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
-    if not texts or (isinstance(value, list) and len(texts) != len(value)):
-        raise SeqloomError("E_DATA", f"{key!r} must be a string or a list of strings", where=where)
-    for text in texts:
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise SeqloomError(
-                "E_UTF8", f"{key!r} holds half a surrogate pair", where=f"{where}, character {error.start}"
-            ) from None
-    return tuple(texts)
+            record = json_object(text, where)
+            target = strings(record, settings.target, where)
+            extras = {
+                name: encodable(joined_items(value_of(record, key, where), key, where), key, where)
+                for name, key in settings.extras.items()
+            }
+            example = Example(one_string(record, settings.source, where), target, shown(path), number, extras)
+            weight = None if settings.weight is None else value_of(record, settings.weight, where)
+            alignment = None if settings.alignment is None else one_string(record, settings.alignment, where)
+            yield self._example(example, weight, alignment)
 
 
 READERS: Table[Reader] = Table("readers", {"tsv": TsvReader, "parallel": ParallelReader, "jsonl": JsonLinesReader})
 
 
-def dataset_settings(raw: object) -> config.Settings:
+def dataset_settings(raw: object) -> ReaderSettings:
     """Settings of a reader from what people write: a file name, `-`, `{source: a.de, target: a.en}`, or all keys."""
-    if isinstance(raw, config.Settings):
+    if isinstance(raw, ReaderSettings):
         return raw
     if isinstance(raw, str):
         raw = {"path": raw}
     if not isinstance(raw, Mapping):
         raise ValueError("a dataset is a file name, '-', {source: FILE, target: FILE}, or a mapping with 'kind'")
-    if "kind" in raw:
-        return READERS.settings(raw)
+    if "kind" not in raw:
+        raw = {"kind": _guessed_kind(raw), **raw}
+    return cast(ReaderSettings, READERS.settings(raw))
+
+
+def _guessed_kind(raw: Mapping[object, object]) -> str:
     if "path" not in raw:
-        return READERS.settings({"kind": "parallel", **raw})
+        return "parallel"
     name = str(raw["path"]).lower().removesuffix(".gz")
     is_json = name.endswith((".jsonl", ".json", ".ndjson")) or not {"source", "target"}.isdisjoint(raw)
-    return READERS.settings({"kind": "jsonl" if is_json else "tsv", **raw})
+    return "jsonl" if is_json else "tsv"
 
 
 def _plain(settings: config.Settings) -> dict[str, object]:
     return settings.model_dump(mode="json")
 
 
-# A recipe's field: `train: Dataset` accepts what `dataset_settings` accepts.
-Dataset = Annotated[config.Settings, PlainValidator(dataset_settings), PlainSerializer(_plain)]
+# A recipe's field: `dev: Dataset` accepts what `dataset_settings` accepts, `train: Datasets` also a list of them.
+Dataset = Annotated[ReaderSettings, PlainValidator(dataset_settings), PlainSerializer(_plain)]
+
+
+def _one_or_several(raw: object) -> ReaderSettings | tuple[ReaderSettings, ...]:
+    if not isinstance(raw, (list, tuple)):
+        return dataset_settings(raw)
+    if not raw:
+        raise ValueError("an empty list: name one dataset at least")
+    return TypeAdapter(tuple[Dataset, ...]).validate_python(raw)
+
+
+def _plain_ones(settings: ReaderSettings | tuple[ReaderSettings, ...]) -> object:
+    return [_plain(one) for one in settings] if isinstance(settings, tuple) else _plain(settings)
+
+
+Datasets = Annotated[
+    ReaderSettings | tuple[ReaderSettings, ...], PlainValidator(_one_or_several), PlainSerializer(_plain_ones)
+]
 
 
 def read(
@@ -261,24 +322,32 @@ def read_sources(
 
 def files_of(settings: config.Settings, base: Path | None = None) -> list[str]:
     """Every file that a dataset reads, resolved: what a run fingerprints."""
-    named = [_plain(settings).get(key) for key in READERS[config.kind_of(settings)].path_keys]
-    flat = [path for value in named for path in (value if isinstance(value, list) else [value])]
-    return [resolved(path, base) for path in flat if isinstance(path, str)]
+    found: list[str] = []
+
+    def noted(path: str, name: str) -> str:
+        found.append(resolved(path, base))
+        return path
+
+    renamed(settings, noted)
+    return found
 
 
-def renamed(settings: config.Settings, rename: Callable[[str, str], str]) -> config.Settings:
+def renamed(settings: config.Settings, rename: Callable[[str, str], str]) -> ReaderSettings:
     """The same dataset with every path put through `rename(path, a name of its own)`."""
-    changes: dict[str, object] = {}
-    for key in READERS[config.kind_of(settings)].path_keys:
-        value = _plain(settings)[key]
-        paths = [value] if isinstance(value, str) else value
-        assert isinstance(paths, list)
-        new = [rename(path, f"{key}-{i}") for i, path in enumerate(paths)]
-        changes[key] = new[0] if isinstance(value, str) else new
-    return settings.with_(**changes)
+
+    def walked(value: object, name: str) -> object:
+        if isinstance(value, list):
+            return [walked(item, f"{name}-{i}") for i, item in enumerate(value)]
+        if isinstance(value, dict):
+            return {key: walked(item, f"{name}-{key}") for key, item in value.items()}
+        return rename(value, name) if isinstance(value, str) else value
+
+    plain = _plain(settings)
+    keys = READERS[config.kind_of(settings)].path_keys
+    return dataset_settings({**plain, **{key: walked(plain[key], key) for key in keys}})
 
 
-def spooled(settings: config.Settings, folder: Path, base: Path | None = None) -> config.Settings:
+def spooled(settings: config.Settings, folder: Path, base: Path | None = None) -> ReaderSettings:
     """The same dataset with stdin and pipes copied into `folder`: training reads its data more than once."""
     return renamed(settings, lambda path, name: _spooled_file(resolved(path, base), folder / name))
 

@@ -92,8 +92,9 @@ class DataReport:
             out.append("nothing suspicious found")
         for finding in self.findings:
             more = " ..." if finding.count > len(finding.where) else ""
-            out.append(f"{finding.severity}: {finding.set}: {finding.kind} {finding.count:,}: {finding.why}")
-            out.append(f"    {', '.join(finding.where)}{more}")
+            out.append(f"{finding.severity}: {finding.set}: {finding.kind} ({finding.count:,} times): {finding.why}")
+            if finding.where:
+                out.append(f"    {', '.join(finding.where)}{more}")
         return out
 
 

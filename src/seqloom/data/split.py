@@ -1,4 +1,4 @@
-"""Which set an example belongs to, decided by its own source text and a seed.
+"""Which set an example belongs to, decided by its own source (with its extras) and a seed.
 
 The same source always falls into the same set, whatever the order, the file or the other examples: no source stands
 in two sets, and adding data later moves nothing. It decides nothing else; fractions are the caller's choice.
@@ -24,7 +24,8 @@ def assign(example: Example, seed: int, dev: float, test: float) -> Part:
     """A seeded hash of the source gives a number in [0, 1): the first `test` of it is test, the next `dev` is dev."""
     assert min(dev, test) >= 0, (dev, test)
     assert dev + test < 1, (dev, test)
-    digest = hashlib.blake2b(source_key(example.source).encode("utf-8"), digest_size=8, salt=_salt(seed)).digest()
+    key = "\0".join(map(source_key, example.key))
+    digest = hashlib.blake2b(key.encode("utf-8"), digest_size=8, salt=_salt(seed)).digest()
     place = int.from_bytes(digest, "big") / 2**64
     if place < test:
         return "test"

@@ -76,9 +76,9 @@ class Survey:
         self._lines.append(example.line)
         self.source.add(example.source)
         self.target.add(example.target)
-        self._source_hashes.append(_hash(example.source))
+        self._source_hashes.append(_hash(*example.key))
         for reference in example.references:
-            self._pair_hashes.append(_hash(example.source, reference))
+            self._pair_hashes.append(_hash(*example.key, reference))
             self._pair_rows.append(row)
         for kind in _line_kinds(example):
             self.suspects.setdefault(kind, array("q")).append(row)

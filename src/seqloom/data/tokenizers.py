@@ -22,6 +22,7 @@ from sentencepiece import SentencePieceProcessor
 from seqloom import config
 from seqloom.config import Table
 from seqloom.data import subwords
+from seqloom.data.examples import words_of_pieces
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_write
 
@@ -61,6 +62,22 @@ class Tokenizer(ABC):
     def surface(self, piece: str) -> str:
         """The piece as it reads in a text, marks taken off: what word vectors and frequencies are looked up by."""
         return piece
+
+    def edge(self, piece: str) -> str:
+        """What of a piece decides how the next one is joined to it; for most tokenizers nothing does."""
+        return ""
+
+    def added(self, piece: str, edge: str | None) -> bytes | None:
+        """The UTF-8 that a piece adds to a text which ends with such an edge (None: which it begins).
+
+        None where that cannot be told piece by piece; outputs then cannot be held to a pattern. Law: added up they are
+        what `decode` gives.
+        """
+        return None
+
+    def words(self, pieces: Sequence[str], text: str) -> list[int]:
+        """For each piece of this text the word between blanks that it is a part of, counted from 0; -1 for blanks."""
+        return list(words_of_pieces([self.surface(piece) for piece in pieces], text))
 
     def save(self, folder: Path) -> None:
         """Write what `train` learned; nothing for kinds that learn nothing."""
@@ -149,6 +166,13 @@ class Words(_Untrained):
         core = piece.removeprefix(JOINER).removesuffix(JOINER)
         return JOINER if core == _QUOTED_JOINER else core
 
+    def edge(self, piece: str) -> str:
+        return JOINER if piece.endswith(JOINER) else ""
+
+    def added(self, piece: str, edge: str | None) -> bytes | None:
+        glued = edge is None or edge == JOINER or piece.startswith(JOINER)
+        return (("" if glued else " ") + self.surface(piece)).encode("utf-8")
+
 
 # --- characters, bytes, symbols ----------------------------------------------------------------------------------
 
@@ -164,6 +188,9 @@ class Characters(_Untrained):
 
     def decode(self, pieces: Sequence[str]) -> str:
         return "".join(pieces)
+
+    def added(self, piece: str, edge: str | None) -> bytes | None:
+        return piece.encode("utf-8")
 
 
 class Bytes(_Untrained):
@@ -182,6 +209,13 @@ class Bytes(_Untrained):
     def decode(self, pieces: Sequence[str]) -> str:
         data = b"".join(self._bytes.get(piece) or piece.encode("utf-8") for piece in pieces)
         return data.decode("utf-8", errors="replace")  # a model may break off inside a character
+
+    def added(self, piece: str, edge: str | None) -> bytes | None:
+        return self._bytes.get(piece) or piece.encode("utf-8")
+
+    def words(self, pieces: Sequence[str], text: str) -> list[int]:
+        places = zip(text, words_of_pieces(list(text), text), strict=True)
+        return [word for character, word in places for _ in character.encode("utf-8")]
 
     def pieces(self) -> list[str]:
         return list(self._pieces)
@@ -203,6 +237,9 @@ class Symbols(_Untrained):
 
     def decode(self, pieces: Sequence[str]) -> str:
         return self.separator.join(pieces)
+
+    def added(self, piece: str, edge: str | None) -> bytes | None:
+        return (piece if edge is None else self.separator + piece).encode("utf-8")
 
 
 # --- subwords ----------------------------------------------------------------------------------------------------
@@ -262,6 +299,11 @@ class _Subwords(Tokenizer):
 
     def surface(self, piece: str) -> str:
         return subwords.unescaped(piece)
+
+    def added(self, piece: str, edge: str | None) -> bytes | None:
+        if piece.endswith(subwords.ESCAPE):  # the next piece says what was escaped
+            return None
+        return subwords.unescaped(piece if edge is None else subwords.SPACE + piece).encode("utf-8")
 
     def save(self, folder: Path) -> None:
         atomic_write(folder / self.file, self.model)

@@ -24,11 +24,17 @@ _TO_ESCAPE = str.maketrans(_ESCAPES)
 
 
 class Vocabulary:
-    """Ordinary pieces in order; the piece at position i has id `len(SPECIALS) + i`."""
+    """Ordinary pieces in order; the piece at position i has id `len(SPECIALS) + i`.
 
-    def __init__(self, pieces: Sequence[str], counts: Sequence[int] | None = None) -> None:
+    Behind them may stand `symbols`: ids that are shown under a name but that no text spells (the tags in front of a
+    source). They belong to a run, not to the list, and are not saved with it.
+    """
+
+    def __init__(self, pieces: Sequence[str], counts: Sequence[int] | None = None, symbols: Sequence[str] = ()) -> None:
         first = len(SPECIALS)
         self._pieces = list(pieces)
+        self.symbols = tuple(symbols)
+        self._shown = [*SPECIALS, *self._pieces, *self.symbols]
         self._ids = {piece: first + i for i, piece in enumerate(self._pieces)}
         self.counts: dict[str, int] | None = None if counts is None else dict(zip(self._pieces, counts, strict=True))
         assert len(self._ids) == len(self._pieces), "pieces must differ"
@@ -44,21 +50,31 @@ class Vocabulary:
         kept = [(piece, count) for piece, count in ranked[:max_size] if count >= min_count]
         return cls([piece for piece, _ in kept], [count for _, count in kept])
 
+    def with_symbols(self, symbols: Sequence[str]) -> Vocabulary:
+        """The same pieces with these symbols behind them (instead of those it has)."""
+        counts = None if self.counts is None else list(self.counts.values())
+        return Vocabulary(self._pieces, counts, symbols)
+
     def __len__(self) -> int:
-        """Every id a model may see, the special tokens included."""
+        """Every id a model may see, special tokens and symbols included."""
+        return len(self._shown)
+
+    @property
+    def spelled(self) -> int:
+        """The ids that texts can hold: all but the symbols, which stand last."""
         return len(SPECIALS) + len(self._pieces)
 
     def __contains__(self, piece: str) -> bool:
         return piece in self._ids
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Vocabulary) and (self._pieces, self.counts) == (other._pieces, other.counts)
+        return isinstance(other, Vocabulary) and (self._shown, self.counts) == (other._shown, other.counts)
 
     __hash__ = None  # type: ignore[assignment]
 
     @property
     def ordinary(self) -> Sequence[str]:
-        """The pieces without the special tokens, in the order of their ids."""
+        """The pieces without special tokens and symbols, in the order of their ids, the first after the specials."""
         return self._pieces
 
     def ids(self, pieces: Iterable[str]) -> list[int]:
@@ -67,8 +83,8 @@ class Vocabulary:
         return [known.get(piece, UNK) for piece in pieces]
 
     def piece(self, token: int) -> str:
-        """The piece of an id; special tokens as they are shown (which is not how they are read)."""
-        return SPECIALS[token] if token < len(SPECIALS) else self._pieces[token - len(SPECIALS)]
+        """The piece of an id; special tokens and symbols as they are shown (which is not how they are read)."""
+        return self._shown[token]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         return [self.piece(int(token)) for token in ids]

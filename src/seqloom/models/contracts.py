@@ -8,13 +8,14 @@ Search sees only a `Scorer`. Nothing here knows strings, files or the loss.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import nn
 
+from seqloom import config
 from seqloom.batch import Source
 from seqloom.batch import Tokens as Gold
 from seqloom.shapes import Bool, Features, Float, Int, LogProbs, Nll, Rows, RowTokens, StepLogProbs, Tensor
@@ -62,6 +63,22 @@ class State:
         """The same sources, some rows replaced: how a decoder hands its state on."""
         return State({**self.rows, **rows}, self.sources)
 
+    @staticmethod
+    def joined(states: Sequence[State]) -> State:
+        """Several scorers' states as one, which moves as one; `part` takes them apart again."""
+        return State(
+            {f"{index}/{name}": tensor for index, state in enumerate(states) for name, tensor in state.rows.items()},
+            {f"{index}/{name}": tensor for index, state in enumerate(states) for name, tensor in state.sources.items()},
+        )
+
+    def part(self, index: int) -> State:
+        """One of the states that were joined."""
+        prefix = f"{index}/"
+        return State(
+            {name.removeprefix(prefix): tensor for name, tensor in self.rows.items() if name.startswith(prefix)},
+            {name.removeprefix(prefix): tensor for name, tensor in self.sources.items() if name.startswith(prefix)},
+        )
+
     def clone(self) -> State:
         return self._map(Tensor.clone, Tensor.clone)
 
@@ -86,15 +103,45 @@ class Encoder(nn.Module, ABC):
     def forward(self, source: Source) -> Memory: ...
 
 
+class DecoderSettings(config.Settings):
+    """What every decoder's settings can tell the model that it becomes a part of."""
+
+    def fitted(self, encoder: bool) -> DecoderSettings:
+        """These settings for a decoder with an encoder, or for one that reads alone.
+
+        What was left open may be chosen here; what does not fit is a ValueError that begins with its key.
+        """
+        return self
+
+    @property
+    def attends(self) -> bool:
+        """Has this decoder weights over the memory?"""
+        return False
+
+    @property
+    def speaks(self) -> bool:
+        """Are its features log-probabilities already, so that its head can only be `none`?"""
+        return False
+
+
 class Decoder(nn.Module, ABC):
-    """Reads target tokens after a memory. Law 1: reading in pieces equals reading at once."""
+    """Reads target tokens after a memory, or alone. Law 1: reading in pieces equals reading at once.
+
+    Constructor keywords: `embedding`, `encoder`, and of a decoder that attends `shares_weights` (default False). Where
+    it is True the features have the weights over the memory appended: averaged over the heads, of several layers the
+    last one's, after their tap. Features are then N T D+S, `width` still being D. A copying head asks for it.
+    """
 
     width: int  # D of the features
     attention_taps: tuple[str, ...] = ()  # taps of the weights over the source, layer by layer: N H T S
+    self_taps: tuple[str, ...] = ()  # taps of the weights over what the rows have read, layer by layer: N H T P
 
     @abstractmethod
     def start(self, memories: Mapping[str, Memory] | None, rows: int) -> State:
-        """State before the first token, `rows` hypotheses in all (a multiple of B); keys are projected here, once."""
+        """State before the first token, `rows` hypotheses in all (a multiple of B); keys are projected here, once.
+
+        Without memories (of a decoder that was built without an encoder) nothing was read before the first token.
+        """
 
     @abstractmethod
     def forward(self, tokens: RowTokens, state: State, lengths: Rows | None = None) -> tuple[Features, State]:
@@ -103,6 +150,9 @@ class Decoder(nn.Module, ABC):
 
 class Head(nn.Module, ABC):
     """Features to log-probabilities. Law: nll == -log_probs.gather(gold)."""
+
+    copies: ClassVar[bool] = False  # True: its features are those of a decoder that shares its weights, W = V + X
+    repeats: ClassVar[bool] = False  # True: its features are log-probabilities, those of a decoder that speaks
 
     @abstractmethod
     def log_probs(self, features: Features, state: State) -> LogProbs: ...

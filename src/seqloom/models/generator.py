@@ -16,7 +16,7 @@ from seqloom import config
 from seqloom.batch import BOS, Batch, Source, Tokens
 from seqloom.models.contracts import Decoder, Head, State
 from seqloom.nn.frontends import Embedding
-from seqloom.shapes import Float, Nll, Rows, StepLogProbs, Tensor
+from seqloom.shapes import Features, Float, Nll, Rows, StepLogProbs, Tensor
 
 
 class GeneratorSettings(config.Settings):
@@ -36,6 +36,21 @@ class GeneratorSettings(config.Settings):
     def parts(self) -> Mapping[str, config.Settings]:
         """The named parts in the order in which a token passes them: encoder, decoder."""
         raise NotImplementedError
+
+    @property
+    def takes_extras(self) -> bool:
+        """Can further sources have encoders of their own? (Before the source any model can read them.)"""
+        return False
+
+    @property
+    def copies(self) -> bool:
+        """May outputs hold pieces of the source that the target vocabulary lacks? Then sources need `Tokens.copies`."""
+        return False
+
+    @property
+    def attends(self) -> bool:
+        """Has every output token weights over the source?"""
+        return False
 
 
 class Generator(nn.Module, ABC):
@@ -62,21 +77,25 @@ class Generator(nn.Module, ABC):
 
     # --- teacher forcing ---------------------------------------------------------------------------------------------
 
+    def forced(self, batch: Batch, history: Tokens | None = None) -> tuple[Features, State]:
+        """The decoder's features at every target position; `history` replaces the gold tokens that it reads."""
+        assert batch.target is not None
+        inputs = shifted(batch.target if history is None else history)
+        features, state = self.decoder(inputs.ids, self.start(batch.sources, 1))
+        return features, state
+
     def losses(
         self, batch: Batch, history: Tokens | None = None, smoothing: float = 0.0
     ) -> tuple[Float[Tensor, "M"], Float[Tensor, "M"]]:
-        """(minimised, nll) per real target token; `history` replaces the gold tokens that the decoder reads."""
+        """(minimised, nll) per real target token."""
         assert batch.target is not None
-        inputs = shifted(batch.target if history is None else history)
-        state = self.start(batch.sources, 1)
-        features, state = self.decoder(inputs.ids, state)
+        features, state = self.forced(batch, history)
         return self.head.losses(features, state, batch.target, smoothing)
 
     def nll(self, batch: Batch) -> Nll:
         """-log p(y_t given y_<t, x) for every target position, zero behind the mask."""
         assert batch.target is not None
-        state = self.start(batch.sources, 1)
-        features, state = self.decoder(shifted(batch.target).ids, state)
+        features, state = self.forced(batch)
         return self.head.nll(features, state, batch.target)
 
 

@@ -1,7 +1,8 @@
-"""Heads: features to log-probabilities over the vocabulary, the output layer linear or an MLP."""
+"""Heads: features to log-probabilities over the vocabulary; the output layer linear or an MLP, copying or not."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -10,9 +11,11 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from seqloom import config
-from seqloom.batch import Tokens
+from seqloom.batch import UNK, Tokens
 from seqloom.config import Table
 from seqloom.models.contracts import Head, State
+from seqloom.models.copying import Pointer, positions
+from seqloom.nn.layers import exact
 from seqloom.nn.tape import tap
 from seqloom.shapes import Features, Float, Int, LogProbs, Tensor
 
@@ -43,7 +46,7 @@ class Linear(Head):
         return tap("logits", F.linear(self.hidden(features), self.weight, self.bias))
 
     def log_probs(self, features: Features, state: State) -> LogProbs:
-        return torch.log_softmax(self.logits(features), dim=-1)
+        return torch.log_softmax(exact(self.logits(features)), dim=-1)
 
     def losses(
         self, features: Features, state: State, gold: Tokens, smoothing: float = 0.0
@@ -59,7 +62,7 @@ class Linear(Head):
         return torch.cat([pair[0] for pair in pairs]), torch.cat([pair[1] for pair in pairs])
 
     def _chunk(self, features: Float[Tensor, "M D"], gold: Int[Tensor, "M"], smoothing: float) -> tuple[Tensor, Tensor]:
-        logits = self.logits(features)
+        logits = exact(self.logits(features))
         nll = F.cross_entropy(logits, gold, reduction="none")
         if not smoothing:
             return nll, nll
@@ -79,4 +82,71 @@ class Mlp(Linear):
         return nn.Sequential(nn.Linear(features, width), nn.Tanh())
 
 
-HEADS: Table[Head] = Table("heads", {"linear": Linear, "mlp": Mlp})
+class Copy(Linear):
+    """Says a word of the vocabulary or copies one from the source, as a gate decides (See 2017; `models/copying.py`).
+
+    Features are [h; a]: the decoder's D features and its weights over the memory. Label smoothing stays with what is
+    generated, (1 - e) nll + e * (mean over V of -log p_gen): it neither moves the gate nor spreads the pointer.
+    """
+
+    copies = True
+
+    class Settings(config.Settings):
+        kind: Literal["copy"] = "copy"
+        bias: bool = True
+
+    def __init__(self, settings: Settings, *, features: int, vocabulary: int, tied: nn.Parameter | None = None) -> None:
+        super().__init__(Linear.Settings(bias=settings.bias), features=features, vocabulary=vocabulary, tied=tied)
+        self.pointer = Pointer(features)
+        self.features = features
+
+    def _parts(self, features: Float[Tensor, "*r F"]) -> tuple[Float[Tensor, "*r D"], Float[Tensor, "*r S"]]:
+        return features[..., : self.features], features[..., self.features :]
+
+    def log_probs(self, features: Features, state: State) -> LogProbs:
+        own, weights = self._parts(features)
+        generated = super().log_probs(own, state)
+        return self.pointer(generated, own, weights, state) if "copies" in state.sources else generated
+
+    def losses(
+        self, features: Features, state: State, gold: Tokens, smoothing: float = 0.0
+    ) -> tuple[Float[Tensor, "M"], Float[Tensor, "M"]]:
+        own, weights = self._parts(features)
+        if "copies" not in state.sources:
+            return super().losses(own, state, gold, smoothing)
+        spoken = gold.ids < self.weight.shape[0]
+        minimised, generated = super().losses(own, state, replace(gold, ids=gold.ids.where(spoken, UNK)), smoothing)
+        copies = positions(state, weights)[:, None].expand(weights.shape)[gold.mask]  # M S
+        ids = (gold.ids[gold.mask], spoken[gold.mask])
+        nll = -self.pointer.gold(-generated, own[gold.mask], weights[gold.mask], copies, ids)
+        if not smoothing:
+            return nll, nll
+        # minimised - (1 - e) generated is the smoothing alone, whatever word stood in for a gold that is only copied
+        return minimised + (1 - smoothing) * (nll - generated), nll
+
+
+class Repeat(Head):
+    """What the decoder said: for a decoder whose features are log-probabilities already."""
+
+    repeats = True
+
+    class Settings(config.Settings):
+        kind: Literal["none"] = "none"
+
+    def __init__(self, settings: Settings, *, features: int, vocabulary: int, tied: nn.Parameter | None = None) -> None:
+        super().__init__()
+        assert features == vocabulary, "these features are no log-probabilities"
+        assert tied is None, "there is no output matrix to tie"
+
+    def log_probs(self, features: Features, state: State) -> LogProbs:
+        return tap("logits", features)
+
+    def losses(
+        self, features: Features, state: State, gold: Tokens, smoothing: float = 0.0
+    ) -> tuple[Float[Tensor, "M"], Float[Tensor, "M"]]:
+        log_probs = tap("logits", features[gold.mask])  # M V
+        nll = -log_probs.gather(1, gold.ids[gold.mask][:, None]).squeeze(1)
+        return (1 - smoothing) * nll - smoothing * log_probs.mean(1) if smoothing else nll, nll
+
+
+HEADS: Table[Head] = Table("heads", {"linear": Linear, "mlp": Mlp, "copy": Copy, "none": Repeat})

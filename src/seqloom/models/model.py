@@ -7,19 +7,29 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import torch
-from pydantic import model_validator
+from pydantic import Field, field_validator, model_validator
 from torch import nn
 
 from seqloom import config
-from seqloom.batch import Batch, Source
+from seqloom.batch import Batch, Source, Tokens
 from seqloom.config import Kind, Table, kind_of
-from seqloom.models.contracts import Decoder, Encoder, Head, Memory, Scorer, State
+from seqloom.models.contracts import Decoder, DecoderSettings, Encoder, Head, Memory, Scorer, State
+from seqloom.models.copying import ReadsCopies, copyable
 from seqloom.models.generator import Generator, GeneratorSettings
-from seqloom.models.heads import HEADS, Linear
-from seqloom.models.rnn import DECODERS, ENCODERS, Luong, RecurrentEncoder
+from seqloom.models.heads import HEADS, Linear, Repeat
+from seqloom.models.joint import Joint
+from seqloom.models.memories import ExtraSource, joined
+from seqloom.models.rnn import Luong, RecurrentEncoder
+from seqloom.models.tables import DECODERS, ENCODERS
 from seqloom.nn.frontends import EMBEDDINGS, Embedding, Learned
 from seqloom.nn.tape import Tape
 from seqloom.shapes import Float, Rows, StepLogProbs, Tensor
+
+
+def _usual_head(chosen: Mapping[str, object]) -> config.Settings:
+    """What stands where a recipe leaves the head out: linear, and none where the decoder speaks for itself."""
+    decoder = chosen.get("decoder")
+    return Repeat.Settings() if isinstance(decoder, DecoderSettings) and decoder.speaks else Linear.Settings()
 
 
 class EncoderDecoder(Generator):
@@ -32,8 +42,13 @@ class EncoderDecoder(Generator):
         shared: bool = False  # source and target use one embedding (and so one vocabulary)
         tied: bool = False  # the output matrix is the target embedding
         encoder: Annotated[config.Settings, Kind(ENCODERS)] = RecurrentEncoder.Settings()
-        decoder: Annotated[config.Settings, Kind(DECODERS)] = Luong.Settings()
-        head: Annotated[config.Settings, Kind(HEADS)] = Linear.Settings()
+        decoder: Annotated[DecoderSettings, Kind(DECODERS)] = Luong.Settings()
+        head: Annotated[config.Settings, Kind(HEADS)] = Field(default_factory=_usual_head)
+
+        @field_validator("decoder")
+        @classmethod
+        def _sees_the_source(cls, decoder: DecoderSettings) -> DecoderSettings:
+            return decoder.fitted(encoder=True)
 
         @model_validator(mode="after")
         def _sharing(self) -> EncoderDecoder.Settings:
@@ -45,6 +60,35 @@ class EncoderDecoder(Generator):
             if self.tied and kind_of(self.target_embedding) != "learned":
                 raise ValueError("tied: only a learned target embedding can be tied to the output layer")
             return self
+
+        @model_validator(mode="after")
+        def _head_fits(self) -> EncoderDecoder.Settings:
+            decoder, head = kind_of(self.decoder), HEADS[kind_of(self.head)]
+            if self.decoder.speaks and not head.repeats:
+                raise ValueError(
+                    f"head: a {decoder} decoder says its probabilities itself; leave head out, or set none"
+                )
+            if head.repeats and not self.decoder.speaks:
+                raise ValueError(f"head: none has no probabilities for a {decoder} decoder; use linear, mlp or copy")
+            if head.repeats and self.tied:
+                raise ValueError(f"tied: a {decoder} decoder has no output layer that could be tied")
+            if head.copies and not self.attends:
+                raise ValueError(
+                    "head: copy points with the decoder's attention, and there is none; set decoder.attention"
+                )
+            return self
+
+        @property
+        def takes_extras(self) -> bool:
+            return True
+
+        @property
+        def copies(self) -> bool:
+            return HEADS[kind_of(self.head)].copies
+
+        @property
+        def attends(self) -> bool:
+            return self.decoder.attends
 
         @property
         def one_vocabulary(self) -> bool:
@@ -59,7 +103,15 @@ class EncoderDecoder(Generator):
         def parts(self) -> Mapping[str, config.Settings]:
             return {"encoder": self.encoder, "decoder": self.decoder}
 
-    def __init__(self, settings: Settings, *, source_vocabulary: int, target_vocabulary: int) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        source_vocabulary: int,
+        target_vocabulary: int,
+        extras: Mapping[str, tuple[ExtraSource.Settings, int]] | None = None,
+    ) -> None:
+        """`extras` are further sources by name: how each is read, and the size of its vocabulary."""
         super().__init__()
         assert not settings.shared or source_vocabulary == target_vocabulary
         target = EMBEDDINGS.build(settings.target_embedding, vocabulary=target_vocabulary)
@@ -68,30 +120,48 @@ class EncoderDecoder(Generator):
         )
         self.source_embedding, self.target_embedding = source, target
         self.encoder: Encoder = ENCODERS.build(settings.encoder, embedding=source)
-        self.decoder: Decoder = DECODERS.build(settings.decoder, embedding=target, encoder=self.encoder)
+        # "extra_": a module cannot have every name that a source can ("type", "keys")
+        self.extras = nn.ModuleDict(
+            {
+                f"extra_{name}": ExtraSource(chosen, vocabulary=size, main=self.encoder)
+                for name, (chosen, size) in (extras or {}).items()
+            }
+        )
+        shares = {"shares_weights": True} if settings.copies else {}
+        reads = ReadsCopies(target) if settings.copies else target
+        self.decoder: Decoder = DECODERS.build(settings.decoder, embedding=reads, encoder=self.encoder, **shares)
         tied = target.table if settings.tied else None
         self.head: Head = HEADS.build(
             settings.head, features=self.decoder.width, vocabulary=target_vocabulary, tied=tied
         )
 
     def encode(self, sources: Mapping[str, Source]) -> dict[str, Memory]:
-        return {name: self.encoder(source) for name, source in sources.items()}
+        """One memory, the extras' states behind the source's (`memories.joined`)."""
+        memories: list[Memory] = [self.encoder(sources["source"])]
+        memories += [extra(sources[name.removeprefix("extra_")]) for name, extra in self.extras.items()]
+        return {"source": joined(memories)}
 
     def start(self, sources: Mapping[str, Source], hypotheses: int) -> State:
         memories = self.encode(sources)
         count = next(iter(memories.values())).mask.shape[0]
-        return self.decoder.start(memories, count * hypotheses)
+        state = self.decoder.start(memories, count * hypotheses)
+        if not self.head.copies:
+            return state
+        source = sources["source"]
+        assert isinstance(source, Tokens), "only tokens can be copied"
+        return State(state.rows, {**state.sources, **copyable(source, self.target_embedding.vocabulary)})
 
     def embeddings(self) -> Mapping[str, Embedding]:
         return {"target": self.target_embedding, "source": self.source_embedding}
 
     def attention(self, batch: Batch) -> list[Float[Tensor, "B H T S"]]:
+        """Over all positions of the memory: the source's, then those of each extra in turn."""
         with Tape(*self.decoder.attention_taps) as tape:
             self.nll(batch)
         return [tape.joined(name, dim=2) for name in self.decoder.attention_taps]
 
 
-MODELS: Table[Generator] = Table("models", {"encoder_decoder": EncoderDecoder})
+MODELS: Table[Generator] = Table("models", {"encoder_decoder": EncoderDecoder, "joint": Joint})
 
 
 class Ensemble(nn.Module):
@@ -102,29 +172,12 @@ class Ensemble(nn.Module):
         self.members = nn.ModuleList(members)
 
     def start(self, sources: Mapping[str, Source], hypotheses: int) -> State:
-        states = [member.start(sources, hypotheses) for member in self._scorers()]
-        return State(
-            {f"{index}/{name}": tensor for index, state in enumerate(states) for name, tensor in state.rows.items()},
-            {f"{index}/{name}": tensor for index, state in enumerate(states) for name, tensor in state.sources.items()},
-        )
+        return State.joined([member.start(sources, hypotheses) for member in self._scorers()])
 
     def step(self, last: Rows, state: State) -> tuple[StepLogProbs, State]:
-        rows: dict[str, Tensor] = {}
-        log_probs = []
-        for index, member in enumerate(self._scorers()):
-            logp, after = member.step(last, _member_state(state, index))
-            log_probs.append(logp)
-            rows |= {f"{index}/{name}": tensor for name, tensor in after.rows.items()}
-        mean = torch.logsumexp(torch.stack(log_probs), dim=0) - math.log(len(log_probs))
-        return mean, State(rows, state.sources)
+        told = [member.step(last, state.part(index)) for index, member in enumerate(self._scorers())]
+        mean = torch.logsumexp(torch.stack([log_probs for log_probs, _ in told]), dim=0) - math.log(len(told))
+        return mean, State.joined([after for _, after in told])
 
     def _scorers(self) -> list[Scorer]:
         return [member for member in self.members if isinstance(member, Generator)]
-
-
-def _member_state(state: State, index: int) -> State:
-    prefix = f"{index}/"
-    return State(
-        {name.removeprefix(prefix): tensor for name, tensor in state.rows.items() if name.startswith(prefix)},
-        {name.removeprefix(prefix): tensor for name, tensor in state.sources.items() if name.startswith(prefix)},
-    )

@@ -8,7 +8,7 @@ The decoder's equations, one line each, h the state of the top layer, s the memo
     readout    h~_t = tanh(W_c compose(h_t, c_t)), what the head sees
 
 Where nothing in the recurrence depends on the attention, all steps are read by one call per layer and attended at
-once; otherwise the same block is called step by step.
+once; otherwise, and with coverage (the score reads the sum of earlier weights), the same block is called step by step.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from torch import nn
 
 from seqloom import config
 from seqloom.batch import Source
-from seqloom.config import Kind, Table
-from seqloom.errors import SeqloomError
-from seqloom.models.contracts import Decoder, Encoder, Layers, Memory, State
+from seqloom.config import Kind, kind_of
+from seqloom.models.bridge import Bridge, FirstState
+from seqloom.models.contracts import Decoder, DecoderSettings, Encoder, Memory, State
 from seqloom.nn.attention import Attention, AttentionSettings, SelfAttention
 from seqloom.nn.frontends import Embedding, Vectors
 from seqloom.nn.layers import COMPOSITIONS, Composition, Concatenation, spread
-from seqloom.nn.recurrent import CELLS, LSTM, Bidirectional, Cell, Parts, Start, keep_ended, reverse
-from seqloom.nn.scores import Bilinear
+from seqloom.nn.recurrent import CELLS, LSTM, Bidirectional, Cell, keep_ended, reverse
+from seqloom.nn.scores import SCORES, Bilinear
 from seqloom.nn.tape import tap
 from seqloom.shapes import Features, Float, Rows, RowTokens, Tensor
 
@@ -106,18 +106,25 @@ class DecoderAttention(AttentionSettings):
     """Attention of a decoder: which state asks, besides what `AttentionSettings` says."""
 
     query: Literal["previous", "current"] = "current"
+    coverage: bool = False  # the score knows how much each position was attended to before (Tu 2016, See 2017)
+
+    @model_validator(mode="after")
+    def _covers(self) -> DecoderAttention:
+        if self.coverage and not SCORES[kind_of(self.score)].reads_past:
+            raise ValueError("coverage: only an additive score reads it; set score: additive")
+        return self
 
 
 class RecurrentDecoder(Decoder):
     """The general recurrent decoder; `bahdanau` and `luong` are its settings under their papers' names."""
 
-    class Settings(config.Settings):
+    class Settings(DecoderSettings):
         kind: Literal["rnn"] = "rnn"
         cell: Annotated[config.Settings, Kind(CELLS)] = LSTM.Settings()
         width: int = Field(256, ge=1)
         layers: int = Field(1, ge=1)
         dropout: Dropout = 0.0
-        start: Literal["bridge", "state", "zero", "learned"] = "bridge"  # how the summary becomes the first state
+        start: FirstState = "bridge"  # how the summary becomes the first state
         summary_input: bool = False  # the summary as an input of every step (Kalchbrenner and Blunsom 2013)
         attention: DecoderAttention | None = None
         context: Uses = Uses()
@@ -131,10 +138,6 @@ class RecurrentDecoder(Decoder):
             if self.attention is None and (self.context.recurrence != "none" or self.context.next_layer):
                 raise ValueError("context: there is none without attention; set attention or leave context out")
             attention = self.attention
-            if attention is None and self.start in ("zero", "learned") and not self.summary_input:
-                raise ValueError(
-                    "start: this decoder never sees the source; set attention, summary_input or start: bridge"
-                )
             if attention is not None and attention.query == "previous" and self.context.recurrence == "attentional":
                 raise ValueError("context.recurrence: attentional needs attention.query: current")
             if attention is not None and not self._used():
@@ -144,29 +147,61 @@ class RecurrentDecoder(Decoder):
         def _used(self) -> bool:
             return self.context.readout or self.context.next_layer or self.context.recurrence != "none"
 
-    def __init__(self, settings: Settings, *, embedding: Embedding, encoder: Encoder) -> None:
+        @property
+        def attends(self) -> bool:
+            return self.attention is not None
+
+        def fitted(self, encoder: bool) -> DecoderSettings:
+            if encoder:
+                if self.attention is None and self.start in ("zero", "learned") and not self.summary_input:
+                    raise ValueError(
+                        "start: this decoder never sees the source; set attention, summary_input or start: bridge"
+                    )
+                return self
+            if self.attention is not None:
+                raise ValueError("attention: there is no encoder to attend to; use kind: rnn without attention")
+            if self.summary_input:
+                raise ValueError("summary_input: there is no encoder whose summary could be an input")
+            if "start" not in self.model_fields_set:
+                return self.with_(start="zero")
+            if self.start in ("bridge", "state"):
+                raise ValueError(f"start: {self.start} needs an encoder; use zero or learned")
+            return self
+
+    def __init__(
+        self, settings: Settings, *, embedding: Embedding, encoder: Encoder | None, shares_weights: bool = False
+    ) -> None:
         super().__init__()
+        self.shares_weights = shares_weights
         self.embedding, self.width, self.cells = embedding, settings.width, nn.ModuleList()
         self.dropout = nn.Dropout(settings.dropout)
         attention = settings.attention
         self.attention = (
             None
-            if attention is None
-            else Attention(attention, query=settings.width, memory=encoder.width, name="decoder.attention")
+            if attention is None or encoder is None
+            else Attention(
+                attention,
+                query=settings.width,
+                memory=encoder.width,
+                name="decoder.attention",
+                coverage=attention.coverage,
+            )
         )
+        self.covers = attention is not None and attention.coverage
         self.attention_taps = () if attention is None else ("decoder.attention",)
         self.asks_previous = attention is not None and attention.query == "previous"
         self.recurrence, self.next_layer = settings.context.recurrence, settings.context.next_layer
         self._build_inputs(settings, encoder)
         self._build_readout(settings)
-        self.bridge = Bridge(settings, [self._cell(layer) for layer in range(settings.layers)], encoder)
+        self.bridge = Bridge(settings.start, [self._cell(layer) for layer in range(settings.layers)], encoder)
 
-    def _build_inputs(self, settings: Settings, encoder: Encoder) -> None:
+    def _build_inputs(self, settings: Settings, encoder: Encoder | None) -> None:
         context = self.attention.width if self.attention is not None else 0
         inputs = self.embedding.width
         self.summary_input: Composition | None = None
         self.recurrence_input: Composition | None = None
         if settings.summary_input:
+            assert encoder is not None
             self.summary_input = COMPOSITIONS.build(settings.compose, main=inputs, other=encoder.summary_sizes[-1][0])
             inputs = self.summary_input.width
         if self.recurrence != "none":
@@ -201,21 +236,22 @@ class RecurrentDecoder(Decoder):
 
     @property
     def steps_alone(self) -> bool:
-        """Does a step's input depend on the attention of the step before (or on its own, asked by the last state)?"""
-        return self.recurrence != "none" or (self.asks_previous and self.next_layer)
+        """Does a step depend on the attention of the step before (or on its own, asked by the last state)?"""
+        return self.recurrence != "none" or (self.asks_previous and self.next_layer) or self.covers
 
-    # --- state: rows "0.h", "0.c", ... and "fed"; sources "keys0", "values", "mask", "summary" -----------------------
+    # --- state: rows "0.h", "0.c", ..., "fed", "past"; sources "keys0", "values", "mask", "summary" ------------------
 
     def start(self, memories: Mapping[str, Memory] | None, rows: int) -> State:
-        assert memories is not None, "this decoder reads a memory"
-        memory = next(iter(memories.values()))
-        layers = self.bridge(memory)
+        memory = None if memories is None else next(iter(memories.values()))
+        layers = self.bridge.alone(next(self.parameters()), rows) if memory is None else self.bridge(memory)
         state = {
             f"{layer}.{part}": spread(value, rows)
             for layer, values in enumerate(layers)
             for part, value in zip(self._cell(layer).parts, values, strict=True)
         }
         sources: dict[str, Tensor] = {}
+        if memory is None:
+            return State(state)
         if self.attention is not None:
             sources |= self.attention.prepare(memory.states, memory.mask)
         if self.summary_input is not None:
@@ -224,6 +260,8 @@ class RecurrentDecoder(Decoder):
             assert self.attention is not None
             fed = self.width if self.recurrence == "attentional" else self.attention.width
             state["fed"] = memory.states.new_zeros(rows, fed)
+        if self.covers:
+            state["past"] = memory.states.new_zeros(rows, memory.mask.shape[1])
         return State(state, sources)
 
     def forward(self, tokens: RowTokens, state: State, lengths: Rows | None = None) -> tuple[Features, State]:
@@ -242,8 +280,9 @@ class RecurrentDecoder(Decoder):
         token, rows = x, dict(state.rows)
         last = rows[f"{len(self.cells) - 1}.h"][:, None]  # N 1 D: h_{t-1} of the top layer
         context: Tensor | None = None
+        weights: Tensor | None = None
         if self.asks_previous and self.steps_alone:
-            context = self._attend(last, state)
+            context, weights = self._attend(last, state)
         if self.summary_input is not None:
             summary = spread(state.sources["summary"], x.shape[0])[:, None].expand(-1, x.shape[1], -1)
             x = self.summary_input(x, summary)
@@ -253,7 +292,7 @@ class RecurrentDecoder(Decoder):
         for layer in range(len(self.cells)):
             if layer and self.next_layer:
                 if context is None:  # the first layer's current state asks
-                    context = self._attend(x, state)
+                    context, weights = self._attend(x, state)
                 x = self.next_inputs[layer - 1](x, context)
             cell = self._cell(layer)
             names = [f"{layer}.{part}" for part in cell.parts]
@@ -261,17 +300,26 @@ class RecurrentDecoder(Decoder):
             rows |= dict(zip(names, final, strict=True))
         if self.attention is not None and context is None:
             queries = torch.cat([last, x[:, :-1]], dim=1) if self.asks_previous else x
-            context = self._attend(queries, state)
+            context, weights = self._attend(queries, state)
         features = self._readout(x, context, token)
         if "fed" in rows:
             assert context is not None
             rows["fed"] = (features if self.recurrence == "attentional" else context)[:, -1]
+        if self.covers or self.shares_weights:
+            assert weights is not None
+            mean = weights.mean(1)  # N T S
+            if self.covers:
+                rows["past"] = rows["past"] + mean[:, -1]
+            if self.shares_weights:
+                features = torch.cat([features, mean], dim=-1)  # N T D+S
         return features, State(rows, state.sources)
 
-    def _attend(self, queries: Float[Tensor, "N T D"], state: State) -> Float[Tensor, "N T C"]:
+    def _attend(
+        self, queries: Float[Tensor, "N T D"], state: State
+    ) -> tuple[Float[Tensor, "N T C"], Float[Tensor, "N H T S"]]:
         assert self.attention is not None
-        context: Tensor = self.attention(queries, state.sources)
-        return tap("decoder.context", context)
+        context, weights = self.attention.attend(queries, state.sources, past=state.rows.get("past"))
+        return tap("decoder.context", context), weights
 
     def _readout(self, h: Float[Tensor, "N T D"], context: Tensor | None, token: Tensor) -> Features:
         """h~ = tanh(W_c compose(h, context)), with the token's embedding if asked; plain h where nothing is added."""
@@ -293,45 +341,6 @@ def _keep_ended_rows(real: Tensor, new: State, old: State) -> State:
     return State(dict(zip(new.rows, kept, strict=True)), new.sources)
 
 
-class Bridge(nn.Module):
-    """The decoder's first state from the encoder's summary: passed on, transformed, or not used."""
-
-    def __init__(self, settings: RecurrentDecoder.Settings, cells: list[Cell], encoder: Encoder) -> None:
-        super().__init__()
-        self.kind = settings.start
-        wanted = tuple((cell.size,) * len(cell.parts) for cell in cells)
-        given = encoder.summary_sizes
-        if self.kind == "state" and wanted != given:
-            raise SeqloomError(
-                "E_RECIPE",
-                f"the encoder's summary {given} cannot be the decoder's first state {wanted}",
-                where="model.decoder.start",
-                fix="use the same cell, width and layers on both sides, or start: bridge",
-            )
-        self.starts = nn.ModuleList(Start(cell, self.kind == "learned") for cell in cells)
-        self.linear = nn.ModuleList()
-        if self.kind == "bridge":
-            for layer, sizes in enumerate(wanted):
-                source = given[min(layer, len(given) - 1)]
-                self.linear.append(
-                    nn.ModuleList(
-                        nn.Linear(source[min(part, len(source) - 1)], size) for part, size in enumerate(sizes)
-                    )
-                )
-
-    def forward(self, memory: Memory) -> Layers:
-        if self.kind == "state":
-            return memory.summary
-        if self.kind != "bridge":
-            return tuple(start(memory.states) for start in self.starts)
-        return tuple(self._layer(index, linears, memory) for index, linears in enumerate(self.linear))
-
-    def _layer(self, index: int, linears: nn.Module, memory: Memory) -> Parts:
-        given = memory.summary[min(index, len(memory.summary) - 1)]
-        assert isinstance(linears, nn.ModuleList)
-        return tuple(torch.tanh(linear(given[min(part, len(given) - 1)])) for part, linear in enumerate(linears))
-
-
 class Bahdanau(RecurrentDecoder):
     """Additive attention asked by the previous state, its context fed into the recurrence (Bahdanau 2015)."""
 
@@ -349,7 +358,3 @@ class Luong(RecurrentDecoder):
         kind: Literal["luong"] = "luong"  # type: ignore[assignment]
         attention: DecoderAttention | None = DecoderAttention(score=Bilinear.Settings(), query="current")
         context: Uses = Uses(readout=True)
-
-
-ENCODERS: Table[Encoder] = Table("encoders", {"rnn": RecurrentEncoder})
-DECODERS: Table[Decoder] = Table("decoders", {"rnn": RecurrentDecoder, "bahdanau": Bahdanau, "luong": Luong})

@@ -17,7 +17,7 @@ from seqloom.errors import SeqloomError
 from seqloom.nn.layers import spread
 from seqloom.nn.scores import SCORES, Additive, ScoreFunction, by_source
 from seqloom.nn.tape import tap
-from seqloom.shapes import Bool, Float, Mask, Query, States, Tensor
+from seqloom.shapes import Bool, Float, Mask, Past, Query, States, Tensor
 
 Projection = Literal["identity", "linear", "relu"]
 
@@ -64,7 +64,15 @@ def _slice(width: int, heads: int, what: str) -> int:
 class Attention(nn.Module):
     """Queries (N T Q) against a memory (B S D) give contexts (N T `width`). Tap: `<name>` = weights (N H T S)."""
 
-    def __init__(self, settings: AttentionSettings, *, query: int, memory: int, name: str = "attention") -> None:
+    def __init__(
+        self,
+        settings: AttentionSettings,
+        *,
+        query: int,
+        memory: int,
+        name: str = "attention",
+        coverage: bool = False,
+    ) -> None:
         super().__init__()
         self.name, self.heads, self.merge, self.hard = name, settings.heads, settings.merge, settings.hard
         if settings.split and memory % 2:
@@ -77,6 +85,8 @@ class Attention(nn.Module):
         self.value, value_width = projection(settings.values, size, width)
         heads = self.heads
         sizes = {"query": _slice(query_width, heads, "queries"), "key": _slice(key_width, heads, "keys")}
+        if coverage:  # only a score that reads the past has the keyword
+            sizes["coverage"] = True
         self.scores = nn.ModuleList(SCORES.build(settings.score, **sizes) for _ in range(heads))
         if self.merge == "concat":
             _slice(value_width, heads, "values")
@@ -95,10 +105,16 @@ class Attention(nn.Module):
         return score
 
     def forward(self, query: Query, prepared: dict[str, Tensor], causal: bool = False) -> Float[Tensor, "N T C"]:
+        return self.attend(query, prepared, causal)[0]
+
+    def attend(
+        self, query: Query, prepared: dict[str, Tensor], causal: bool = False, past: Past | None = None
+    ) -> tuple[Float[Tensor, "N T C"], Float[Tensor, "N H T S"]]:
+        """Contexts, and the weights that made them; `past` is for a score that reads the sum of earlier weights."""
         values = prepared["values"]  # B S C
         queries = self.query(query).chunk(self.heads, dim=-1)
         scores = torch.stack(
-            [self._score(head)(part, prepared[f"keys{head}"]) for head, part in enumerate(queries)], dim=1
+            [self._score(head)(part, prepared[f"keys{head}"], past) for head, part in enumerate(queries)], dim=1
         )  # N H T S
         allowed = spread(prepared["mask"], query.shape[0])[:, None, None]  # N 1 1 S
         if causal:
@@ -106,7 +122,8 @@ class Attention(nn.Module):
         weights = torch.softmax(scores.masked_fill(~allowed, -torch.inf), dim=-1)
         if self.hard and not self.training:
             weights = torch.zeros_like(weights).scatter(-1, weights.argmax(-1, keepdim=True), 1.0)
-        return self._contexts(tap(self.name, weights), values)
+        weights = tap(self.name, weights)
+        return self._contexts(weights, values), weights
 
     def _contexts(self, weights: Float[Tensor, "N H T S"], values: States) -> Float[Tensor, "N T C"]:
         rows, _, steps, _ = weights.shape

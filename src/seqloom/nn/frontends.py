@@ -26,6 +26,11 @@ class Embedding(nn.Module, ABC):
     def forward(self, ids: Int[Tensor, "B S"]) -> Float[Tensor, "B S D"]: ...
 
     @property
+    @abstractmethod
+    def vocabulary(self) -> int:
+        """V: how many different ids it embeds."""
+
+    @property
     def table(self) -> Float[Tensor, "V D"]:
         """The matrix that an output layer may be tied to."""
         raise SeqloomError("E_RECIPE", "only learned embeddings can be tied", where="model.tied")
@@ -53,6 +58,10 @@ class Learned(Embedding):
         return F.embedding(ids, self.weight)
 
     @property
+    def vocabulary(self) -> int:
+        return self.weight.shape[0]
+
+    @property
     def table(self) -> Float[Tensor, "V D"]:
         return self.weight
 
@@ -70,6 +79,10 @@ class OneHot(Embedding):
 
     def forward(self, ids: Int[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
         return F.one_hot(ids, self.width).to(self.like.dtype)  # type: ignore[arg-type]
+
+    @property
+    def vocabulary(self) -> int:
+        return self.width
 
 
 EMBEDDINGS: Table[Embedding] = Table("embeddings", {"learned": Learned, "onehot": OneHot})

@@ -1,4 +1,4 @@
-"""Small layers that others are built from: dropout, and the three ways to compose two vectors."""
+"""Small layers that others are built from: the three ways to compose two vectors, rows of sources, exact floats."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 
 from seqloom import config
 from seqloom.config import Table
-from seqloom.shapes import Float, Shaped, Tensor
+from seqloom.shapes import Bool, Float, Shaped, Tensor
 
 
 class Composition(nn.Module, ABC):
@@ -79,7 +79,18 @@ def rows_per_source(rows: int, sources: int) -> int:
     return rows // sources
 
 
+def exact(values: Float[Tensor, "*r"]) -> Float[Tensor, "*r"]:
+    """At least float32: a sum over a vocabulary in bf16 would keep three digits."""
+    return values if values.dtype == torch.float64 else values.float()
+
+
 def spread(values: Shaped[Tensor, "B *d"], rows: int) -> Shaped[Tensor, "N *d"]:
     """Give every hypothesis its source's value: row b*K + k gets row b."""
     copies = rows_per_source(rows, values.shape[0])
     return values if copies == 1 else values.repeat_interleave(copies, dim=0)
+
+
+def mean_of_real(states: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B D"]:
+    """The mean over the real positions; zero where there are none."""
+    real = mask[..., None].to(states.dtype)
+    return (states * real).sum(1) / real.sum(1).clamp(min=1)

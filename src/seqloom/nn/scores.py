@@ -1,14 +1,15 @@
 """Score functions: how well does a query fit each key? (MISSION: dot, scaled dot, bilinear, additive)
 
 `keys(memory)` is computed once per source; `forward(query, keys)` once per step. Queries come for N = B*K rows while
-keys have B rows: hypotheses of one source share its keys and they are never copied.
+keys have B rows: hypotheses of one source share its keys and they are never copied. A score that reads `past` also
+knows how much each position was attended to so far (coverage).
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import nn
@@ -17,7 +18,7 @@ from seqloom import config
 from seqloom.config import Table
 from seqloom.errors import SeqloomError
 from seqloom.nn.layers import rows_per_source
-from seqloom.shapes import Float, Keys, Query, States, Tensor, Weights
+from seqloom.shapes import Float, Keys, Past, Query, States, Tensor, Weights
 
 ADDITIVE_CELLS = 1 << 24  # a larger B x KT x S x A block is computed in pieces along the target
 
@@ -31,12 +32,14 @@ def by_source(query: Query, sources: int) -> Float[Tensor, "B KT Q"]:
 class ScoreFunction(nn.Module, ABC):
     """score(h, s) for every query h and memory state s."""
 
+    reads_past: ClassVar[bool] = False  # True: built with `coverage`, its forward takes the sum of earlier weights
+
     @abstractmethod
     def keys(self, memory: States) -> Keys:
         """The part of the score that depends on the memory alone."""
 
     @abstractmethod
-    def forward(self, query: Query, keys: Keys) -> Weights: ...
+    def forward(self, query: Query, keys: Keys, past: Past | None = None) -> Weights: ...
 
 
 class Dot(ScoreFunction):
@@ -58,7 +61,8 @@ class Dot(ScoreFunction):
     def keys(self, memory: States) -> Keys:
         return memory
 
-    def forward(self, query: Query, keys: Keys) -> Weights:
+    def forward(self, query: Query, keys: Keys, past: Past | None = None) -> Weights:
+        assert past is None, "a product of query and key has no place for what was attended to before"
         rows, steps, _ = query.shape
         scores = by_source(query, keys.shape[0]) @ keys.transpose(1, 2)  # B KT S
         return scores.reshape(rows, steps, keys.shape[1])  # N T S
@@ -70,8 +74,8 @@ class ScaledDot(Dot):
     class Settings(config.Settings):
         kind: Literal["scaled_dot"] = "scaled_dot"
 
-    def forward(self, query: Query, keys: Keys) -> Weights:
-        return super().forward(query / math.sqrt(keys.shape[-1]), keys)
+    def forward(self, query: Query, keys: Keys, past: Past | None = None) -> Weights:
+        return super().forward(query / math.sqrt(keys.shape[-1]), keys, past)
 
 
 class Bilinear(Dot):
@@ -90,34 +94,45 @@ class Bilinear(Dot):
 
 
 class Additive(ScoreFunction):
-    """v^T phi(W [h; s] + b), phi = tanh by default (Bahdanau 2015); W [h; s] = W_h h + W_s s."""
+    """v^T phi(W [h; s] + b), phi = tanh by default (Bahdanau 2015); W [h; s] = W_h h + W_s s.
+
+    With coverage: v^T phi(W [h; s] + w_c past_s + b), past_s the sum of the earlier weights of s (Tu 2016, See 2017).
+    """
+
+    reads_past = True
 
     class Settings(config.Settings):
         kind: Literal["additive"] = "additive"
         width: int | None = None  # of the hidden layer; the queries' width by default
         activation: Literal["tanh", "relu", "sigmoid"] = "tanh"
 
-    def __init__(self, settings: Settings, *, query: int, key: int) -> None:
+    def __init__(self, settings: Settings, *, query: int, key: int, coverage: bool = False) -> None:
         super().__init__()
         width = settings.width or query
         self.key = nn.Linear(key, width)
         self.query = nn.Linear(query, width, bias=False)
         self.vector = nn.Linear(width, 1, bias=False)
+        self.coverage = nn.Linear(1, width, bias=False) if coverage else None
         self.activation = {"tanh": torch.tanh, "relu": torch.relu, "sigmoid": torch.sigmoid}[settings.activation]
 
     def keys(self, memory: States) -> Keys:
         projected: Tensor = self.key(memory)
         return projected
 
-    def forward(self, query: Query, keys: Keys) -> Weights:
+    def forward(self, query: Query, keys: Keys, past: Past | None = None) -> Weights:
         rows, steps, _ = query.shape
         sources, positions, width = keys.shape
         queries = by_source(self.query(query), sources)  # B KT A
         piece = max(1, ADDITIVE_CELLS // max(1, sources * positions * width))
-        scores = [
-            self.vector(self.activation(part[:, :, None] + keys[:, None])).squeeze(-1)  # B kt S
-            for part in torch.split(queries, piece, dim=1)
-        ]
+        scores = []
+        for start in range(0, queries.shape[1], piece):
+            hidden = queries[:, start : start + piece, None] + keys[:, None]  # B kt S A
+            if past is not None:
+                assert self.coverage is not None, "built without coverage"
+                assert steps == 1, "the past of one step is not that of the next"
+                seen = by_source(past[:, None], sources)[:, start : start + piece]  # B k S
+                hidden = hidden + self.coverage(seen[..., None])
+            scores.append(self.vector(self.activation(hidden)).squeeze(-1))  # B kt S
         return torch.cat(scores, dim=1).reshape(rows, steps, positions)
 
 

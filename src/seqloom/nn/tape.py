@@ -2,7 +2,8 @@
 
 A module calls `tap("attention", weights)` at a named place. When nobody listens that is one dictionary look-up and
 nothing is kept. Inside `with Tape("attention") as tape:` the tensors that pass are recorded, or replaced by what a
-function makes of them. A tape belongs to the call it surrounds, never to a module.
+function makes of them. A tape belongs to the call it surrounds, never to a module. Records are detached, so that
+looking costs no graph; a loss that is computed from what passed asks for `keep_gradients`.
 """
 
 from __future__ import annotations
@@ -26,10 +27,19 @@ def tap(name: str, tensor: Tensor) -> Tensor:
     return tensor if tape is None else tape.pass_by(name, tensor)
 
 
+def listening(name: str) -> bool:
+    """Does the tape of the current call record or replace what passes `name`? Then it must be worth computing."""
+    tape = _playing.get()
+    return tape is not None and tape.listens(name)
+
+
 class Tape:
     """Records the named taps, in the order of their steps, and replaces what it is told to replace."""
 
-    def __init__(self, *listen: str, replace: Mapping[str, Replacement] | None = None) -> None:
+    def __init__(
+        self, *listen: str, replace: Mapping[str, Replacement] | None = None, keep_gradients: bool = False
+    ) -> None:
+        self._keep_gradients = keep_gradients
         self._records: dict[str, list[Tensor]] = {name: [] for name in listen}
         self._replace = dict(replace or {})
         self._passes: dict[str, int] = dict.fromkeys(self._replace, 0)
@@ -46,12 +56,15 @@ class Tape:
         assert self._token is not None
         _playing.reset(self._token)
 
+    def listens(self, name: str) -> bool:
+        return name in self._records or name in self._replace
+
     def pass_by(self, name: str, tensor: Tensor) -> Tensor:
         if name in self._replace:
             tensor = self._replace[name](tensor, self._passes[name])
             self._passes[name] += 1
         if name in self._records:
-            self._records[name].append(tensor.detach())
+            self._records[name].append(tensor if self._keep_gradients else tensor.detach())
         return tensor
 
     def steps(self, name: str) -> list[Tensor]:

@@ -2,14 +2,13 @@
 
 A constraint never renormalises: it answers with a mask (True = allowed), and the log-probabilities of what remains stay
 the model's own. Where nothing remains, the hypothesis dies. Positive wishes ("this word must occur") are not masks
-and do not belong here.
+and do not belong here: `lexical.py` is a strategy. Those that say what a whole output is are `trie.py`, `pattern.py`.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field, model_validator
@@ -19,32 +18,16 @@ from seqloom.batch import BOS, EOS, MASK, PAD, SEP, Tokens
 from seqloom.config import Table
 from seqloom.errors import SeqloomError
 from seqloom.models.contracts import State
+from seqloom.search.contracts import Constraint
+from seqloom.search.pattern import Pattern
+from seqloom.search.trie import Trie
 from seqloom.shapes import Bool, Int, Lengths, Rows, Tensor
+
+__all__ = ["CONSTRAINTS", "UNSPEAKABLE", "AtLeast", "Constraint", "Pattern", "Prefix", "Rules", "Trie"]
 
 UNSPEAKABLE = (PAD, BOS, MASK, SEP)  # never generated, whatever the model says
 ENDLESS = 2**62  # more tokens than any hypothesis has
-
-
-class Constraint(ABC):
-    """State in `State.rows` (one per hypothesis) and `State.sources`, so that `select` reorders it with the rest."""
-
-    overrules: ClassVar[bool] = False  # True: asked last, and may allow again what others forbade
-
-    @abstractmethod
-    def start(self, lengths: Lengths, hypotheses: int) -> State:
-        """State before the first token, for sources of these real lengths, with so many rows each."""
-
-    @abstractmethod
-    def allowed(self, state: State, width: int) -> Bool[Tensor, "#N W"]:
-        """Which of `width` tokens may come next. One row for all is enough where all are alike."""
-
-    @abstractmethod
-    def advance(self, tokens: Rows, state: State) -> State:
-        """The state after each row took its token."""
-
-    def narrow(self, mask: Bool[Tensor, "#N W"], state: State) -> Bool[Tensor, "#N W"]:
-        """What is left of `mask` under this constraint."""
-        return mask & self.allowed(state, mask.shape[-1])
+NOTHING, ANYTHING = -1, -2  # ids that no token has: nothing was said yet; whatever was said
 
 
 class Banned(Constraint):
@@ -63,7 +46,7 @@ class Banned(Constraint):
     def __init__(self, settings: Settings) -> None:
         self.tokens = settings.tokens
 
-    def start(self, lengths: Lengths, hypotheses: int) -> State:
+    def start(self, lengths: Lengths, limits: Lengths, hypotheses: int) -> State:
         tokens = torch.tensor(self.tokens, dtype=torch.long, device=lengths.device)
         return State({}, {"tokens": tokens.repeat(len(lengths), 1)})
 
@@ -73,6 +56,41 @@ class Banned(Constraint):
 
     def advance(self, tokens: Rows, state: State) -> State:
         return state
+
+
+class BannedPhrases(Constraint):
+    """These sequences of tokens never occur: a token is forbidden where it would complete one."""
+
+    class Settings(config.Settings):
+        kind: Literal["banned_phrases"] = "banned_phrases"
+        phrases: tuple[tuple[int, ...], ...]
+
+        @model_validator(mode="after")
+        def _ids(self) -> BannedPhrases.Settings:
+            if any(not phrase or min(phrase) < 0 for phrase in self.phrases):
+                raise ValueError("phrases: none is empty, and token ids are not negative")
+            return self
+
+    def __init__(self, settings: Settings) -> None:
+        self.memory = max((len(phrase) - 1 for phrase in settings.phrases), default=0)
+        heads = [[ANYTHING] * (self.memory + 1 - len(phrase)) + list(phrase[:-1]) for phrase in settings.phrases]
+        self._heads = torch.tensor(heads, dtype=torch.long).view(len(heads), self.memory)  # P L, aligned at the end
+        self._lasts = torch.tensor([phrase[-1] for phrase in settings.phrases], dtype=torch.long)
+
+    def start(self, lengths: Lengths, limits: Lengths, hypotheses: int) -> State:
+        self._heads, self._lasts = self._heads.to(lengths.device), self._lasts.to(lengths.device)
+        rows = len(lengths) * hypotheses
+        return State({"said": lengths.new_full((rows, self.memory), NOTHING)})  # the last tokens only
+
+    def allowed(self, state: State, width: int) -> Bool[Tensor, "#N W"]:
+        said = state.rows["said"][:, None]  # N 1 L
+        due = ((said == self._heads) | (self._heads == ANYTHING)).all(-1) & (self._lasts < width)  # N P
+        mask = torch.ones(len(said), width + 1, dtype=torch.bool, device=said.device)
+        return mask.scatter_(1, torch.where(due, self._lasts, width), False)[:, :width]
+
+    def advance(self, tokens: Rows, state: State) -> State:
+        said = torch.cat([state.rows["said"], tokens[:, None]], 1)
+        return state.with_rows(said=said[:, 1:])
 
 
 class NoRepeat(Constraint):
@@ -85,7 +103,7 @@ class NoRepeat(Constraint):
     def __init__(self, settings: Settings) -> None:
         self.n = settings.ngram
 
-    def start(self, lengths: Lengths, hypotheses: int) -> State:
+    def start(self, lengths: Lengths, limits: Lengths, hypotheses: int) -> State:
         return State({"said": lengths.new_zeros(len(lengths) * hypotheses, 0)})
 
     def allowed(self, state: State, width: int) -> Bool[Tensor, "#N W"]:
@@ -127,7 +145,7 @@ class Length(Constraint):
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
 
-    def start(self, lengths: Lengths, hypotheses: int) -> State:
+    def start(self, lengths: Lengths, limits: Lengths, hypotheses: int) -> State:
         settings = self.settings
         least = (lengths.double() * settings.min_ratio).ceil().long().clamp(min=settings.min_length)
         most = torch.full_like(least, ENDLESS if settings.max_length is None else settings.max_length)
@@ -152,7 +170,7 @@ class AtLeast(Length):
     def __init__(self, least: Lengths) -> None:
         self.least = least
 
-    def start(self, lengths: Lengths, hypotheses: int) -> State:
+    def start(self, lengths: Lengths, limits: Lengths, hypotheses: int) -> State:
         most = torch.full_like(self.least, ENDLESS)
         return State({"said": lengths.new_zeros(len(lengths) * hypotheses)}, {"least": self.least, "most": most})
 
@@ -189,7 +207,7 @@ class Prefix(Constraint):
         self._ids, self._lengths = ids, prefixes.lengths
         self._largest = int(ids.max()) if ids.numel() else 0
 
-    def start(self, lengths: Lengths, hypotheses: int) -> State:
+    def start(self, lengths: Lengths, limits: Lengths, hypotheses: int) -> State:
         ids, own = (values.to(lengths.device) for values in (self._ids, self._lengths))
         if len(ids) != len(lengths):
             assert len(ids) == 1, f"{len(ids)} prefixes for {len(lengths)} sources"
@@ -217,18 +235,27 @@ class Prefix(Constraint):
 
 
 CONSTRAINTS: Table[Constraint] = Table(
-    "constraints", {"banned": Banned, "no_repeat": NoRepeat, "length": Length, "prefix": Prefix}
+    "constraints",
+    {
+        "banned": Banned,
+        "banned_phrases": BannedPhrases,
+        "no_repeat": NoRepeat,
+        "length": Length,
+        "prefix": Prefix,
+        "trie": Trie,
+        "pattern": Pattern,
+    },
 )
 
 
 class Rules:
     """All constraints of one search with their states, moved together."""
 
-    def __init__(self, constraints: Sequence[Constraint], lengths: Lengths, hypotheses: int) -> None:
+    def __init__(self, constraints: Sequence[Constraint], lengths: Lengths, limits: Lengths, hypotheses: int) -> None:
         every = [Banned(Banned.Settings(tokens=UNSPEAKABLE)), *constraints]
         self._constraints = sorted(every, key=lambda constraint: constraint.overrules)
         self._device = lengths.device
-        self._states = [constraint.start(lengths, hypotheses) for constraint in self._constraints]
+        self._states = [constraint.start(lengths, limits, hypotheses) for constraint in self._constraints]
 
     def allowed(self, width: int) -> Bool[Tensor, "#N W"]:
         mask = torch.ones(1, width, dtype=torch.bool, device=self._device)

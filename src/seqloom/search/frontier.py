@@ -7,8 +7,8 @@ walked backwards once, at the end. Nothing here decides what is a good hypothesi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
 import torch
@@ -18,25 +18,64 @@ from seqloom.search.hypotheses import Hypothesis, Normalisation
 from seqloom.shapes import Bool, Float, Int, Lengths, Rows, StepLogProbs, Tensor
 
 NEVER = float("-inf")
-Place = tuple[list[int], list[float], float, float, int, float, bool]
+Place = tuple[list[int], list[float], float, float, float, int, float, bool]
+
+
+class Offers(NamedTuple):
+    """What a step offers every row: the model's own log-probabilities, which tokens are allowed, and advice.
+
+    Advice (a weighted language model) is added when hypotheses are compared, and never to `log_prob`.
+    """
+
+    log_probs: StepLogProbs
+    allowed: Bool[Tensor, "#N W"]
+    advice: StepLogProbs | None = None
+
+    @property
+    def merits(self) -> StepLogProbs:
+        """What continuations are compared by."""
+        return self.log_probs if self.advice is None else self.log_probs + self.advice
+
+    def taken(self, index: Int[Tensor, "B M"]) -> tuple[Float[Tensor, "B M"], Float[Tensor, "B M"]]:
+        """(log-probability, advice) of some continuations; an index counts through a source's rows, token by token."""
+        own = self.log_probs.view(len(index), -1).gather(1, index)
+        if self.advice is None:
+            return own, torch.zeros_like(own)
+        return own, self.advice.view(len(index), -1).gather(1, index)
+
+    def of_rows(self, first: int, last: int, sources: int) -> Offers:
+        """What is offered to some of each source's rows."""
+        width = self.log_probs.shape[1]
+
+        def cut(values: Tensor) -> Tensor:
+            return values.view(sources, -1, width)[:, first:last].reshape(-1, width)
+
+        return Offers(
+            cut(self.log_probs),
+            self.allowed if len(self.allowed) == 1 else cut(self.allowed),
+            None if self.advice is None else cut(self.advice),
+        )
 
 
 class Endings(NamedTuple):
     """Where hypotheses stop on the trail: after `lengths` tokens, on row `rows` of their source.
 
-    `ends` is the log-probability of EOS (0 if truncated). A score of -inf marks an empty place.
+    `ends` is the log-probability of EOS (0 if truncated), `advice` what advice added to it. A score of -inf marks an
+    empty place.
     """
 
     scores: Float[Tensor, "B R"]
     lengths: Int[Tensor, "B R"]
     rows: Int[Tensor, "B R"]
     ends: Float[Tensor, "B R"]
+    advice: Float[Tensor, "B R"]
     truncated: Bool[Tensor, "B R"]
 
     @staticmethod
     def none(sources: int, places: int, device: torch.device) -> Endings:
         zeros = torch.zeros(sources, places, dtype=torch.long, device=device)
-        return Endings(torch.full(zeros.shape, NEVER, device=device), zeros, zeros, zeros.float(), zeros.bool())
+        empty = torch.full(zeros.shape, NEVER, device=device)
+        return Endings(empty, zeros, zeros, zeros.float(), zeros.float(), zeros.bool())
 
     def best(self, others: Endings, count: int) -> Endings:
         """The `count` best of both: those that ended before those cut off, then by score, then the earlier."""
@@ -51,6 +90,10 @@ class Endings(NamedTuple):
         """Several groups of sources one after the other."""
         return Endings(*(torch.cat(values) for values in zip(*parts, strict=True)))
 
+    def first(self, count: int) -> Endings:
+        """Of each source only the first ones."""
+        return Endings(*(values[:, :count] for values in self))
+
     def only(self, places: Int[Tensor, "b"]) -> Endings:
         """Those of some of the sources."""
         return Endings(*(values.index_select(0, places) for values in self))
@@ -60,8 +103,10 @@ class Endings(NamedTuple):
 class Frontier:
     """One moment of a search over B sources with K rows each; row k of source b is row b*K + k of the scorer.
 
-    `parents`, `last` and `log_probs` say what the last step did: row k continued row `parents[k]` with token `last[k]`.
-    `totals` are sums of log-probabilities, -inf for rows that do not live. A source that is `done` no longer changes.
+    `parents`, `last`, `log_probs` and `advice` say what the last step did: row k continued row `parents[k]` with token
+    `last[k]`. `totals` are sums of what hypotheses are compared by (log-probability and advice), -inf for rows that do
+    not live. A source that is `done` no longer changes. Rows may form G groups that search for themselves. `notes` is
+    what a strategy writes down of its own for every source; B is in front there as well.
     """
 
     sources: Int[Tensor, "B"]  # their places in the call
@@ -71,13 +116,15 @@ class Frontier:
     parents: Int[Tensor, "B K"]
     last: Int[Tensor, "B K"]
     log_probs: Float[Tensor, "B K"]
+    advice: Float[Tensor, "B K"]
     totals: Float[Tensor, "B K"]
-    ended: Int[Tensor, "B"]  # how many ended so far, also those that were not kept
+    ended: Int[Tensor, "B G"]  # how many ended so far, also those that were not kept
     endings: Endings
     done: Bool[Tensor, "B"]
+    notes: Mapping[str, Tensor] = field(default_factory=dict)
 
     @staticmethod
-    def begin(keys: Int[Tensor, "B"], limits: Lengths, totals: Float[Tensor, "B K"], places: int) -> Frontier:
+    def begin(keys: Int[Tensor, "B"], limits: Lengths, totals: Float[Tensor, "B K"], groups: int = 1) -> Frontier:
         """Nothing read but BOS; `totals` says which rows live."""
         count = torch.zeros_like(limits)
         parents = torch.arange(totals.shape[1], device=totals.device).expand(totals.shape)
@@ -89,17 +136,19 @@ class Frontier:
             parents=parents,
             last=torch.full_like(parents, BOS),
             log_probs=torch.zeros_like(totals),
+            advice=torch.zeros_like(totals),
             totals=totals,
-            ended=count,
-            endings=Endings.none(len(limits), places, limits.device),
+            ended=count[:, None].repeat(1, groups),
+            endings=Endings.none(len(limits), totals.shape[1], limits.device),
             done=count.bool(),
         )
 
     def only(self, places: Int[Tensor, "b"]) -> Frontier:
         """Some of the sources."""
-        tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "endings"}
+        tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("endings", "notes")}
         chosen = {name: tensor.index_select(0, places) for name, tensor in tensors.items()}
-        return Frontier(endings=self.endings.only(places), **chosen)
+        notes = {name: tensor.index_select(0, places) for name, tensor in self.notes.items()}
+        return Frontier(endings=self.endings.only(places), notes=notes, **chosen)
 
     @property
     def parent_rows(self) -> Rows:
@@ -107,13 +156,13 @@ class Frontier:
         first = torch.arange(len(self.parents), device=self.parents.device) * self.parents.shape[1]
         return (first[:, None] + self.parents).flatten()
 
-    def candidates(self, log_probs: StepLogProbs, allowed: Bool[Tensor, "#N W"]) -> Float[Tensor, "B K W"]:
-        """Summed log-probability of every continuation; -inf where the row is dead or the token is not allowed.
+    def candidates(self, offers: Offers) -> Float[Tensor, "B K W"]:
+        """What every continuation is compared by; -inf where the row is dead or the token is not allowed.
 
         Constraints act here and nowhere else: they take candidates away and never change a log-probability.
         """
         live = self.totals.masked_fill(self.done[:, None], NEVER)
-        sums = (live.flatten()[:, None] + log_probs).masked_fill_(~allowed, NEVER)  # N W
+        sums = (live.flatten()[:, None] + offers.merits).masked_fill_(~offers.allowed, NEVER)  # N W
         return sums.view(*self.totals.shape, -1)
 
 
@@ -136,43 +185,59 @@ def best(values: Float[Tensor, "B M"], count: int) -> tuple[Float[Tensor, "B R"]
 
 
 class Trail:
-    """Every step's (parent, token, log-probability) for all sources of the call, also those that have left."""
+    """Every step's (parent, token, log-probability, advice) for all sources of the call, also those that have left."""
 
     def __init__(self, sources: int) -> None:
         self._sources = sources
-        self._steps: list[tuple[Tensor, Tensor, Tensor]] = []  # each B K
+        self._steps: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []  # each B K
 
     def record(self, frontier: Frontier) -> None:
         def spread(values: Tensor) -> Tensor:
             return values.new_zeros(self._sources, values.shape[1]).index_copy_(0, frontier.sources, values)
 
-        self._steps.append((spread(frontier.parents), spread(frontier.last), spread(frontier.log_probs)))
+        parts = (frontier.parents, frontier.last, frontier.log_probs, frontier.advice)
+        parents, last, log_probs, advice = (spread(part) for part in parts)
+        self._steps.append((parents, last, log_probs, advice))
 
-    def read(self, endings: Endings, normalisation: Normalisation) -> list[list[Hypothesis]]:
-        """The hypotheses of every source, best first: walked backwards from where they stopped, all at once."""
-        rows, lengths = endings.rows, endings.lengths  # B R
-        tokens, log_probs = [], []
+    def back(
+        self, rows: Int[Tensor, "B R"], lengths: Int[Tensor, "B R"]
+    ) -> tuple[Int[Tensor, "B R T"], Float[Tensor, "B R T"], Float[Tensor, "B R T"]]:
+        """(tokens, log-probabilities, advice) of hypotheses, walked backwards from where they stand, all at once.
+
+        Behind their `lengths` tokens are any, and the numbers are 0.
+        """
+        found: list[tuple[Tensor, Tensor, Tensor]] = []
         for step in range(len(self._steps) - 1, -1, -1):
-            parents, token, log_prob = self._steps[step]  # B K
+            parents, token, log_prob, advice = self._steps[step]  # B K
             inside = step < lengths
-            tokens.append(token.gather(1, rows))
-            log_probs.append(torch.where(inside, log_prob.gather(1, rows), 0))
+            log_prob, advice = (torch.where(inside, values.gather(1, rows), 0) for values in (log_prob, advice))
+            found.append((token.gather(1, rows), log_prob, advice))
             rows = torch.where(inside, parents.gather(1, rows), rows)
-        all_tokens = torch.stack(tokens[::-1], -1)  # B R T
-        all_log_probs = torch.stack(log_probs[::-1], -1).double()  # B R T
-        totals = all_log_probs.sum(-1) + endings.ends
-        scores = normalisation.score(totals, lengths)
-        columns = (all_tokens, all_log_probs, totals, scores, lengths, endings.ends, endings.truncated)
+        tokens, log_probs, advices = (torch.stack(column[::-1], -1) for column in zip(*found, strict=True))
+        return tokens, log_probs.double(), advices.double()
+
+    def read(self, endings: Endings, normalisation: Normalisation, keep: int | None = None) -> list[list[Hypothesis]]:
+        """The hypotheses of every source, best first; with `keep`, only the first so many different ones."""
+        tokens, log_probs, advice = self.back(endings.rows, endings.lengths)
+        totals = log_probs.sum(-1) + endings.ends
+        advised = advice.sum(-1) + endings.advice
+        scores = normalisation.score(totals + advised, endings.lengths)
+        columns = (tokens, log_probs, totals, advised, scores, endings.lengths, endings.ends, endings.truncated)
         plain = zip(*(column.tolist() for column in columns), strict=True)  # the one transfer of a search
         real = (endings.scores > NEVER).tolist()
-        return [_ranked(zip(*source, strict=True), there) for source, there in zip(plain, real, strict=True)]
+        return [_ranked(zip(*source, strict=True), there, keep) for source, there in zip(plain, real, strict=True)]
 
 
-def _ranked(places: Iterable[Place], real: Iterable[bool]) -> list[Hypothesis]:
+def _ranked(places: Iterable[Place], real: Iterable[bool], keep: int | None) -> list[Hypothesis]:
     """The hypotheses of one source from plain numbers: those that ended first, then by score."""
     found = []
-    for (tokens, log_probs, total, score, length, end, truncated), there in zip(places, real, strict=True):
+    for (tokens, log_probs, total, advice, score, length, end, truncated), there in zip(places, real, strict=True):
         if there:
             terms = log_probs[:length] if truncated else [*log_probs[:length], end]
-            found.append(Hypothesis(tuple(tokens[:length]), tuple(terms), total, score, truncated))
+            found.append(Hypothesis(tuple(tokens[:length]), tuple(terms), total, score, truncated, advice))
+    if keep is not None:
+        different: dict[tuple[int, ...], Hypothesis] = {}
+        for one in found:
+            different.setdefault(one.tokens, one)
+        found = list(different.values())[:keep]
     return sorted(found, key=lambda one: (one.truncated, -one.score))

@@ -24,8 +24,9 @@ class Hypothesis:
     """One output of search: `tokens` without BOS and EOS, and what the model thinks of them.
 
     `token_log_probs` has one entry per token and, if the hypothesis ended, one more for EOS. `log_prob` is their sum:
-    untempered and unmasked, so it equals forced decoding. `score` is what hypotheses are ranked by. A `truncated`
-    hypothesis never ended: the limit, or a constraint that left it no token, cut it off.
+    untempered and unmasked, so it equals forced decoding. `score` is what hypotheses are ranked by: the normalisation
+    of `log_prob` + `advice`, where advice is what others (a weighted language model) added. A `truncated` hypothesis
+    never ended: the limit, or a constraint that left it no token, cut it off.
     """
 
     tokens: tuple[int, ...]
@@ -33,6 +34,7 @@ class Hypothesis:
     log_prob: float
     score: float
     truncated: bool
+    advice: float = 0.0
 
 
 def length(tokens: Sequence[int]) -> int:

@@ -33,14 +33,15 @@ class Limits(config.Settings):
             raise ValueError(f"min_ratio {self.min_ratio} is over max_ratio {self.max_ratio}")
         return self
 
-    def of(self, lengths: Lengths) -> tuple[Lengths, Lengths]:
+    def of(self, lengths: Lengths, room: int = 0) -> tuple[Lengths, Lengths]:
         """(least, most) tokens for sources of these lengths.
 
-        A demanded minimum lifts a limit that is only a ratio; `max_length` has the last word.
+        A demanded minimum, or the `room` that given outputs need, lifts a limit that is only a ratio; `max_length` has
+        the last word.
         """
         least = (lengths.double() * self.min_ratio).ceil().long().clamp(min=self.min_length)
         most = (lengths.double() * self.max_ratio).floor().long() + self.extra
-        most = torch.maximum(most, least)
+        most = torch.maximum(most, least).clamp(min=room)
         if self.max_length is not None:
             most = most.clamp(max=self.max_length)
         return torch.minimum(least, most), most

@@ -7,30 +7,31 @@ over the finished output shows it. Nothing here knows a model class, a string or
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 
 from seqloom import config
-from seqloom.batch import Source, Tokens
+from seqloom.batch import UNK, Source, Tokens
 from seqloom.errors import SeqloomError
-from seqloom.models.contracts import Scorer, State
+from seqloom.models.contracts import Scorer
 from seqloom.search.constraints import AtLeast, Constraint, Prefix, Rules
-from seqloom.search.frontier import Endings, Frontier, Trail
+from seqloom.search.contracts import Strategy
+from seqloom.search.frontier import Endings, Frontier, Offers, Trail
 from seqloom.search.hypotheses import Hypothesis
 from seqloom.search.limits import Limits, source_lengths
 from seqloom.search.noise import fingerprints
-from seqloom.search.strategies import STRATEGIES, Strategy
-from seqloom.shapes import StepLogProbs
+from seqloom.search.phrases import Phrases, Wanted
+from seqloom.search.strategies import STRATEGIES
+from seqloom.shapes import Int, Lengths, StepLogProbs, Tensor
 
 Observer = Callable[[int, Frontier], None]  # sees the frontier after every step: what a beam tree is drawn from
 LEAVE_SHARE = 1 / 8  # done sources leave the batch once they are so many: moving the memory has a price as well
 
-__all__ = ["Limits", "Observer", "search"]
+__all__ = ["Limits", "Observer", "Walk", "Wishes", "search"]
 
 
-@torch.inference_mode()
 def search(
     scorer: Scorer,
     sources: Mapping[str, Source],
@@ -39,54 +40,139 @@ def search(
     limits: Limits | None = None,
     constraints: Sequence[Constraint] = (),
     prefixes: Tokens | None = None,
+    phrases: Wanted | None = None,
+    advice: Scorer | None = None,
     observer: Observer | None = None,
 ) -> list[list[Hypothesis]]:
     """The hypotheses of every source, best first; always at least one, truncated if it did not end.
 
-    `prefixes` are forced, one per source; they count towards the limit, which gives way to a longer prefix.
+    `prefixes` are forced, one per source; they count towards the limit, which gives way to a longer prefix. `phrases`
+    must occur, any number per source; only a strategy that promises it takes them. What `advice` says of each token
+    is added when hypotheses are compared: it enters `score`, and never `log_prob`, which is the scorer's alone.
     """
-    lengths = source_lengths(sources)
-    if not len(lengths):
+    if not len(source_lengths(sources)):
         return []
-    plan = STRATEGIES.build(strategy)
-    least, most = (limits or Limits()).of(lengths)
-    if prefixes is not None:
-        most = torch.maximum(most, prefixes.lengths.to(most.device))
-        constraints = [*constraints, Prefix.of(prefixes)]
-    if bool(least.any()):
-        constraints = [*constraints, AtLeast(least)]
-    rules = Rules(constraints, lengths, plan.hypotheses)
-    frontier = plan.begin(fingerprints(sources, plan.seed), most)
-    return _decoded(scorer, scorer.start(sources, plan.hypotheses), plan, rules, frontier, observer)
-
-
-def _decoded(
-    scorer: Scorer, state: State, plan: Strategy, rules: Rules, frontier: Frontier, observer: Observer | None
-) -> list[list[Hypothesis]]:
-    """Step until every source is done, then read the hypotheses back from the trail."""
-    trail = Trail(len(frontier.sources))
-    left: list[Frontier] = []  # sources that are done and no longer in the batch
-    for step in itertools.count():
-        log_probs, state = scorer.step(frontier.last.flatten(), state)  # N W
-        log_probs = _trusted(log_probs, step)
-        frontier = plan.advance(frontier, log_probs, rules.allowed(log_probs.shape[-1]))
-        trail.record(frontier)
+    walk = Walk(scorer, sources, strategy, Wishes(limits or Limits(), constraints, prefixes, phrases, advice))
+    while not walk.done:
+        walk.step()
         if observer is not None:
-            observer(step, frontier)
-        going = (~frontier.done).nonzero()[:, 0]  # b; waits for the device
-        if not len(going):
-            break
-        rows, places = frontier.parent_rows, None
+            observer(walk.steps - 1, walk.frontier)
+    return walk.hypotheses()
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What is asked of outputs, besides being probable; `search` says what each means."""
+
+    limits: Limits = field(default_factory=Limits)
+    constraints: Sequence[Constraint] = ()
+    prefixes: Tokens | None = None
+    phrases: Wanted | None = None
+    advice: Scorer | None = None
+
+
+class Walk:
+    """A search that is taken step by step: what `search` does, for those who want to look in between."""
+
+    @torch.inference_mode()
+    def __init__(
+        self, scorer: Scorer, sources: Mapping[str, Source], strategy: config.Settings, wishes: Wishes
+    ) -> None:
+        lengths = source_lengths(sources)
+        self.plan: Strategy = STRATEGIES.build(strategy)
+        constraints, prefixes = list(wishes.constraints), wishes.prefixes
+        room = max((constraint.room() for constraint in constraints), default=0)
+        least, most = wishes.limits.of(lengths, room)
+        if prefixes is not None:
+            prefixes = prefixes.to(most.device)
+            most = torch.maximum(most, prefixes.lengths)
+            _check_prefixes(prefixes, constraints, most)
+            constraints.append(Prefix.of(prefixes))
+        if bool(least.any()):
+            constraints.append(AtLeast(least))
+        self.rules = Rules(constraints, lengths, most, self.plan.hypotheses)
+        wanted = _promised(self.plan, strategy, wishes.phrases, most, prefixes)
+        self.frontier = self.plan.begin(fingerprints(sources, self.plan.seed), most, wanted)
+        self.trail = Trail(len(lengths))
+        self.steps = 0
+        self.done = False
+        self.scorers = [scorer] if wishes.advice is None else [scorer, wishes.advice]
+        self.states = [each.start(sources, self.plan.hypotheses) for each in self.scorers]
+        self._left: list[Frontier] = []  # sources that are done and no longer in the batch
+
+    @torch.inference_mode()
+    def step(self) -> None:
+        """One token further for every source that is not done."""
+        offers = self.offers()  # before the frontier is looked at: sources may leave it here
+        self.frontier = self.plan.advance(self.frontier, offers)
+        self.trail.record(self.frontier)
+        self.steps += 1
+        self.done = bool(self.frontier.done.all())  # waits for the device
+
+    @torch.inference_mode()
+    def offers(self) -> Offers:
+        """What the scorer and the constraints offer next; asked once a step, because it takes their states further."""
+        self._make_way()
+        last = self.frontier.last.flatten()
+        told = [each.step(last, state) for each, state in zip(self.scorers, self.states, strict=True)]
+        self.states = [state for _, state in told]
+        log_probs, *others = (_trusted(log_probs, self.steps) for log_probs, _ in told)  # N W
+        advice = _widened(others[0], log_probs.shape[1]) if others else None
+        return Offers(log_probs, self.rules.allowed(log_probs.shape[-1]), advice)
+
+    def _make_way(self) -> None:
+        """Put states in the order of the rows that continue them; let sources that are done leave the batch."""
+        if not self.steps:
+            return
+        frontier, places = self.frontier, None
+        rows, going = frontier.parent_rows, (~frontier.done).nonzero()[:, 0]  # b
         if len(going) <= len(frontier.done) * (1 - LEAVE_SHARE):
-            left.append(frontier.only(frontier.done.nonzero()[:, 0]))
-            rows, places, frontier = rows.view(-1, plan.hypotheses)[going].flatten(), going, frontier.only(going)
-        if plan.reorders or places is not None:
-            state = state.select(rows, places)
-            rules.select(rows, places)
-        rules.advance(frontier.last.flatten())
-    left.append(frontier)
-    order = torch.cat([part.sources for part in left]).argsort()
-    return trail.read(Endings.joined([plan.end(part) for part in left]).only(order), plan.normalisation)
+            self._left.append(frontier.only(frontier.done.nonzero()[:, 0]))
+            rows, places = rows.view(-1, self.plan.hypotheses)[going].flatten(), going
+            self.frontier = frontier.only(going)
+        if self.plan.reorders or places is not None:
+            self.states = [state.select(rows, places) for state in self.states]
+            self.rules.select(rows, places)
+        self.rules.advance(self.frontier.last.flatten())
+
+    @torch.inference_mode()
+    def hypotheses(self) -> list[list[Hypothesis]]:
+        """Of every source, best first, read back from the trail; asked once all are done."""
+        parts = [*self._left, self.frontier]
+        order = torch.cat([part.sources for part in parts]).argsort()
+        endings = Endings.joined([self.plan.end(part) for part in parts]).only(order)
+        return self.trail.read(endings, self.plan.normalisation, self.plan.keep)
+
+
+def _promised(
+    plan: Strategy, strategy: config.Settings, phrases: Wanted | None, limits: Lengths, prefixes: Tokens | None
+) -> Phrases | None:
+    """The phrases as tables, where there are any; E_USAGE where the strategy cannot promise them."""
+    if phrases is None or not any(phrases):
+        return None
+    assert len(phrases) == len(limits), f"phrases of {len(phrases)} sources for {len(limits)}"
+    if not plan.promises:
+        what = f"{config.kind_of(strategy)} search cannot promise that phrases occur"
+        raise SeqloomError("E_USAGE", what, fix="search with strategy: lexical")
+    return Phrases.of(phrases, limits, prefixes)
+
+
+def _check_prefixes(prefixes: Tokens, constraints: Sequence[Constraint], limits: Int[Tensor, "B"]) -> None:
+    """E_USAGE where a prefix fits no output that a constraint on whole outputs allows."""
+    for constraint in constraints:
+        if constraint.whole:
+            pairs = zip(prefixes.ids, prefixes.lengths.tolist(), limits, strict=True)
+            for number, (ids, length, limit) in enumerate(pairs, start=1):
+                if not constraint.admits(ids[:length], limit[None]):
+                    what = f"no output that {constraint.whole} allows begins with the prefix"
+                    fix = "give another prefix, or leave it out"
+                    raise SeqloomError("E_USAGE", what, where=f"source {number}", fix=fix)
+
+
+def _widened(advice: StepLogProbs, width: int) -> StepLogProbs:
+    """Advice of one's own words only, for a scorer that may also copy others: those are unknown words to it."""
+    missing = width - advice.shape[1]
+    return advice if missing <= 0 else torch.cat([advice, advice[:, UNK : UNK + 1].expand(-1, missing)], 1)
 
 
 def _trusted(log_probs: StepLogProbs, step: int) -> StepLogProbs:

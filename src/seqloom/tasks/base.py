@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from torch import nn
 
 from seqloom.batch import Batch
-from seqloom.shapes import Float, Int, Tensor
+from seqloom.shapes import Float, Real, Tensor
 
 M = TypeVar("M", bound=nn.Module)
 E = TypeVar("E")
@@ -19,10 +19,14 @@ P = TypeVar("P")
 
 @dataclass(frozen=True)
 class Loss:
-    """`total` is what is minimised, summed over `count` tokens; `nll` is the plain negative log-likelihood's sum."""
+    """`total` is what is minimised, summed over `count` tokens; `nll` is the plain negative log-likelihood's sum.
+
+    Where examples have weights, all three are weighted sums: sum w_i loss_i, sum w_i tokens_i, sum w_i nll_i. Their
+    quotients are weighted means, of accumulated and split batches as of joined ones (law 11).
+    """
 
     total: Float[Tensor, ""]
-    count: Int[Tensor, ""]
+    count: Real[Tensor, ""]
     nll: Float[Tensor, ""]
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from seqloom.batch import EOS, MASK, SPECIALS, UNK, Tokens
+from seqloom.batch import EOS, MASK, SEP, SPECIALS, UNK, Tokens
 from seqloom.config import Settings
 from seqloom.shapes import Bool, Tensor
 
@@ -32,8 +32,10 @@ class Noise(Settings):
 
 
 def words(tokens: Tokens) -> Bool[Tensor, "B S"]:
-    """Where noise may strike: real tokens that are not EOS."""
-    return tokens.mask & (tokens.ids != EOS)
+    """Where noise may strike: real tokens that are not EOS, and stand behind what is set before a source (tags SEP)."""
+    separators = tokens.mask & (tokens.ids == SEP)
+    before = separators.flip(1).cumsum(1).flip(1) > 0  # a SEP stands here or later
+    return tokens.mask & (tokens.ids != EOS) & ~before
 
 
 def chosen(tokens: Tokens, share: float) -> Bool[Tensor, "B S"]:

@@ -1,7 +1,8 @@
 """Sequence to sequence: cross-entropy with teacher forcing, and the remedies for exposure bias.
 
 loss = sum over t of -log P(y_t given y_<t, x). What the decoder reads as y_<t is the `history`: gold, noisy, or its
-own predictions. What it must say is the target: gold, or an edited draw of it.
+own predictions. What it must say is the target: gold, or an edited draw of it. R-Drop, minimum risk and losses on the
+attention, which change the loss itself, live in files of their own.
 """
 
 from __future__ import annotations
@@ -11,20 +12,24 @@ from dataclasses import replace
 from typing import Annotated, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from seqloom import config
 from seqloom.batch import BOS, Batch, Tokens
 from seqloom.config import Kind
 from seqloom.data.batching import collate_pairs
 from seqloom.data.corpus import Pair
+from seqloom.models.contracts import State
 from seqloom.models.generator import Generator
 from seqloom.search.hypotheses import Hypothesis
 from seqloom.search.loop import Limits, search
 from seqloom.search.strategies import STRATEGIES, Beam
-from seqloom.shapes import Float, Int, Tensor
+from seqloom.shapes import Features, Float, Int, Tensor
+from seqloom.tasks.alignment import AttentionLoss
 from seqloom.tasks.base import Loss, Task
 from seqloom.tasks.noise import Noise, edited, noisy
+from seqloom.tasks.rdrop import Pass, divergence
+from seqloom.tasks.risk import Decode, ExpectedRisk, Risk
 from seqloom.tasks.sampling import SAMPLING, Constant, Schedule
 
 
@@ -46,59 +51,132 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
         history: Noise = Noise()  # on what the decoder reads; `drop` is word dropout
         edit_temperature: float = Field(0.0, ge=0.0)  # > 0: learn sampled edited targets
         source_noise: Noise = Noise()
+        r_drop: float = Field(0.0, ge=0.0)  # alpha: how much two passes with other dropout must agree
+        risk: Risk | None = None  # minimise the expected cost of a metric: to fine-tune a trained run with
+        guided_alignment: float = Field(0.0, ge=0.0)  # weight of the loss that pulls attention to the data's alignments
+        coverage_loss: float = Field(0.0, ge=0.0)  # weight of the loss on attending again to what was attended to
+        attention_layer: int | None = Field(None, ge=1)  # whose weights these two see; null: the last that attends
 
-    def __init__(self, settings: Settings, *, vocabularies: tuple[int, int], searching: SearchSettings) -> None:
+        @model_validator(mode="after")
+        def _something_to_agree_on(self) -> Transduce.Settings:
+            if self.r_drop and self.risk is not None and not self.risk.nll:
+                raise ValueError("r_drop: it is a part of the ordinary loss, which risk.nll 0 leaves out")
+            return self
+
+        @model_validator(mode="after")
+        def _something_to_look_at(self) -> Transduce.Settings:
+            if self.attention_layer is not None and not self.watches:
+                raise ValueError("attention_layer: neither guided_alignment nor coverage_loss asks for it")
+            if self.guided_alignment and (self.source_noise.drop or self.source_noise.swap):
+                raise ValueError("guided_alignment: source_noise.drop and swap move the tokens that alignments name")
+            if self.watches and self.risk is not None and not self.risk.nll:
+                raise ValueError("risk.nll: 0 leaves out the loss that guided_alignment and coverage_loss are added to")
+            return self
+
+        @property
+        def watches(self) -> bool:
+            """Is anything asked of the attention?"""
+            return self.guided_alignment > 0 or self.coverage_loss > 0
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        vocabularies: tuple[int, int],
+        searching: SearchSettings,
+        decode: Decode | None = None,
+    ) -> None:
+        """`decode` turns target ids into text: only metrics need it, that is `risk`."""
         self.settings = settings
         self.source_vocabulary, self.target_vocabulary = vocabularies
         self.sampling: Schedule = SAMPLING.build(settings.sampling)
         self.searching = searching
+        self.risk: ExpectedRisk | None = None
+        if settings.risk is not None:
+            assert decode is not None, "a metric judges text"
+            self.risk = ExpectedRisk(settings.risk, decode, searching.limits)
+        self.looking = AttentionLoss(settings.guided_alignment, settings.coverage_loss, settings.attention_layer)
 
     def collate(self, examples: Sequence[Pair]) -> Batch:
         return collate_pairs(examples)
 
     def loss(self, model: Generator, batch: Batch, step: int) -> Loss:
+        """Plain and unweighted where the model is not training: what validation reports."""
         assert batch.target is not None
         if not model.training:
-            return _summed(*model.losses(batch), batch.target)
-        settings = self.settings
+            return summed(*model.losses(batch), batch.target)
         batch = self._noisy_source(batch)
-        target = batch.target
-        assert target is not None
+        if self.risk is None:
+            return self._likelihood(model, batch, step)
+        return self._risk(self.risk, model, batch, step)
+
+    def _likelihood(self, model: Generator, batch: Batch, step: int) -> Loss:
+        """Cross-entropy, averaged over two passes that must agree where R-Drop is on."""
+        assert batch.target is not None
+        settings, target = self.settings, batch.target
         if settings.edit_temperature:
             target = edited(target, settings.edit_temperature, self.target_vocabulary)
             batch = replace(batch, target=target)
-        gold = self.sampling.gold(step)
-        if gold < 1.0:
-            return _summed(*self._sampled(model, batch, gold), target)
-        history = noisy(target, settings.history, self.target_vocabulary, remove=False)
-        return _summed(*model.losses(batch, history, settings.label_smoothing), target)
+        one, (minimised, nll) = self._pass(model, batch, step)
+        if settings.r_drop:
+            other, (again, nll_again) = self._pass(model, batch, step)
+            apart = divergence(model.head, one, other, target.mask, self.target_vocabulary)
+            minimised, nll = (minimised + again) / 2 + settings.r_drop / 4 * apart, (nll + nll_again) / 2
+        return summed(minimised, nll, target, batch.weights)
+
+    def _risk(self, risk: ExpectedRisk, model: Generator, batch: Batch, step: int) -> Loss:
+        """Each source's expected cost counts as often as its target has tokens, so that it adds to the token loss."""
+        assert batch.target is not None
+        costs, nll = risk(model, batch)  # B
+        weights = torch.ones_like(nll) if batch.weights is None else batch.weights.to(nll.dtype)
+        tokens = batch.target.lengths * weights  # B
+        total = risk.settings.weight * (costs * tokens).sum()
+        if risk.settings.nll:
+            total = total + risk.settings.nll * self._likelihood(model, batch, step).total
+        return Loss(total, tokens.sum(), (nll.detach() * weights).sum())
 
     def _noisy_source(self, batch: Batch) -> Batch:
         noise = self.settings.source_noise
         if noise.silent:
             return batch
-        sources = dict(batch.sources)
-        for name, source in batch.sources.items():
-            assert isinstance(source, Tokens), "source noise is for tokens"
-            sources[name] = noisy(source, noise, self.source_vocabulary, remove=True)
-        return replace(batch, sources=sources)
+        source = batch.sources["source"]  # tags beside it stay as they are
+        assert isinstance(source, Tokens), "source noise is for tokens"
+        spoilt = noisy(source, noise, self.source_vocabulary, remove=True)
+        return replace(batch, sources={**batch.sources, "source": spoilt})
 
-    def _sampled(self, model: Generator, batch: Batch, gold: float) -> tuple[Float[Tensor, "M"], Float[Tensor, "M"]]:
-        """Step by step: each input is gold with probability `gold`, else what the model just predicted."""
+    def _pass(
+        self, model: Generator, batch: Batch, step: int
+    ) -> tuple[Pass, tuple[Float[Tensor, "M"], Float[Tensor, "M"]]]:
+        """One pass of the decoder, and (minimised, nll) of every real target token."""
         assert batch.target is not None
-        target = batch.target
-        history = noisy(target, self.settings.history, self.target_vocabulary, remove=False)
+        if not self.settings.watches:
+            made = self._features(model, batch, step)
+            return made, model.head.losses(*made, batch.target, self.settings.label_smoothing)
+        with self.looking.tape(model) as tape:
+            made = self._features(model, batch, step)
+        minimised, nll = model.head.losses(*made, batch.target, self.settings.label_smoothing)
+        return made, (minimised + self.looking.values(tape, model, batch), nll)
+
+    def _features(self, model: Generator, batch: Batch, step: int) -> Pass:
+        """One pass of the decoder over its history: gold, noisy, or in part its own predictions."""
+        assert batch.target is not None
+        history = noisy(batch.target, self.settings.history, self.target_vocabulary, remove=False)
+        gold = self.sampling.gold(step)
+        return model.forced(batch, history) if gold == 1.0 else self._sampled(model, batch, history, gold)
+
+    def _sampled(self, model: Generator, batch: Batch, history: Tokens, gold: float) -> tuple[Features, State]:
+        """Step by step: each input is gold with probability `gold`, else what the model just predicted."""
         state = model.start(batch.sources, 1)
-        last = torch.full_like(target.ids[:, 0], BOS)
-        coins = torch.rand(target.ids.shape).to(target.ids.device) < gold
+        last = torch.full_like(history.ids[:, 0], BOS)
+        coins = torch.rand(history.ids.shape).to(history.ids.device) < gold
         features = []
-        for t in range(target.ids.shape[1]):
+        for t in range(history.ids.shape[1]):
             feature, state = model.decoder(last[:, None], state)
             features.append(feature)
-            with torch.no_grad():
-                own = self._pick(model.head.log_probs(feature.detach(), state)[:, 0])
+            # Not under no_grad: autocast would keep a cast of the weights that knows no gradient, for the loss as well.
+            own = self._pick(model.head.log_probs(feature.detach(), state)[:, 0].detach())
             last = torch.where(coins[:, t], history.ids[:, t], own)
-        return model.head.losses(torch.cat(features, dim=1), state, target, self.settings.label_smoothing)
+        return torch.cat(features, dim=1), state
 
     def _pick(self, log_probs: Float[Tensor, "N W"]) -> Int[Tensor, "N"]:
         if self.settings.sampling_pick == "argmax":
@@ -109,5 +187,11 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
         return search(model, batch.sources, self.searching.strategy, limits=self.searching.limits)
 
 
-def _summed(minimised: Float[Tensor, "M"], nll: Float[Tensor, "M"], target: Tokens) -> Loss:
-    return Loss(minimised.sum(), target.mask.sum(), nll.detach().sum())
+def summed(
+    minimised: Float[Tensor, "M"], nll: Float[Tensor, "M"], target: Tokens, weights: Float[Tensor, "B"] | None = None
+) -> Loss:
+    """Sums over the M real target tokens, each token weighted like its example."""
+    if weights is None:
+        return Loss(minimised.sum(), target.mask.sum(), nll.detach().sum())
+    each = weights[:, None].expand(target.mask.shape)[target.mask].to(minimised.dtype)  # M
+    return Loss((each * minimised).sum(), each.sum(), (each * nll.detach()).sum())

@@ -27,13 +27,13 @@ class Measured:
 
     loss: float
     nll: float
-    tokens: int
+    count: float  # what the sums are divided by: tokens, each weighted like its example
     norm: float
     finite: bool
 
 
-def summed(loss_of: LossOf, group: Sequence[Batch], begin: Callable[[], None]) -> Loss:
-    """Leave the gradient of the group's summed loss in `.grad`, and return the sums.
+def summed(loss_of: LossOf, group: Sequence[Batch], begin: Callable[[], None], scale: float = 1.0) -> Loss:
+    """Leave the gradient of the group's summed loss, times `scale`, in `.grad`, and return the sums (not scaled).
 
     `begin` clears gradients and seeds the step. When a batch does not fit, its halves take its place and the group
     begins anew: a backward pass that failed midway has already added to some gradients. E_MEMORY when a single
@@ -44,7 +44,7 @@ def summed(loss_of: LossOf, group: Sequence[Batch], begin: Callable[[], None]) -
         begin()
         sums: list[Loss] = []
         for number, part in enumerate(parts):
-            loss = _backward(loss_of, part)
+            loss = _backward(loss_of, part, scale)
             if loss is None:
                 parts[number : number + 1] = _halves(part)
                 break
@@ -57,11 +57,11 @@ def summed(loss_of: LossOf, group: Sequence[Batch], begin: Callable[[], None]) -
             )
 
 
-def _backward(loss_of: LossOf, batch: Batch) -> Loss | None:
+def _backward(loss_of: LossOf, batch: Batch, scale: float) -> Loss | None:
     """One batch forward and back; None when memory ran out, with everything it held let go."""
     try:
         loss = loss_of(batch)
-        loss.total.backward()  # type: ignore[no-untyped-call]
+        (loss.total * scale).backward()  # type: ignore[no-untyped-call]
         return Loss(loss.total.detach(), loss.count, loss.nll.detach())
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
@@ -93,14 +93,13 @@ def measure(loss: Loss, gradients: list[Tensor]) -> Measured:
     read = torch.stack([value.to(loss.total) for value in (loss.total, loss.nll, loss.count, norm)])
     total, nll, count, length = read.tolist()
     if not all(math.isfinite(value) for value in (total, nll, count, length)):
-        return Measured(total, nll, 0, length, finite=False)
-    tokens = max(1, int(count))
-    return Measured(total, nll, int(count), length / tokens, finite=True)
+        return Measured(total, nll, 0.0, length, finite=False)
+    return Measured(total, nll, count, length / (count or 1.0), finite=True)
 
 
 def scale(gradients: list[Tensor], measured: Measured, clip: float | None) -> None:
     """From the gradient of the sum to that of the mean per token, shortened to `clip` when it is longer."""
-    factor = 1.0 / max(1, measured.tokens)
+    factor = 1.0 / (measured.count or 1.0)  # all examples may weigh nothing
     if clip is not None and measured.norm > clip:
         factor *= clip / measured.norm
     torch._foreach_mul_(gradients, factor)

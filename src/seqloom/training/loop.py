@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import islice
 from typing import Annotated, Literal, Protocol, cast
 
@@ -20,13 +19,15 @@ from torch import nn
 from seqloom.batch import Batch
 from seqloom.config import Kind, Settings
 from seqloom.errors import SeqloomError, nearest
-from seqloom.runtime import seed_step
+from seqloom.runtime import Precision, autocast, seed_step
 from seqloom.tasks.base import E, Loss, M, P, Task
 from seqloom.training import gradients
 from seqloom.training.averaging import Ema
 from seqloom.training.events import Checkpoint, Event, Finished, Logged, Reason, Sample, Started, Validated, Validating
+from seqloom.training.freezing import freeze
 from seqloom.training.gradients import Measured
 from seqloom.training.optim import OPTIMISERS, SCHEDULES, Optimiser
+from seqloom.training.precision import Scaler
 from seqloom.training.state import Interval, Snapshot, TrainState
 
 SKIPS_IN_A_ROW = 20  # under `nonfinite: skip`, more than these is divergence and not bad luck
@@ -51,6 +52,8 @@ class Training(Settings):
     ema: float | None = Field(default=None, gt=0, lt=1)  # decay of an average of the weights, used for validation
     average: int | None = Field(default=None, ge=2)  # the run ends with the mean of this many checkpoints
     nonfinite: Literal["stop", "skip"] = "stop"
+    extend_vocabulary: bool = False  # with --from: pieces that only the new data have join the vocabularies
+    freeze: tuple[str, ...] = ()  # parameters that stay as they are: names, parts or globs (encoder, "*.bias")
 
     @model_validator(mode="after")
     def _has_an_end(self) -> Training:
@@ -88,13 +91,20 @@ def fit(
     *,
     validate: Validate,
     seed: int,
+    precision: Precision = "float32",
     resume: Snapshot | None = None,
     stop: Callable[[], str | None] = lambda: None,
     samples: Samples = lambda model: (),
 ) -> Iterator[Event]:
     """Train `model` in place, yielding events; `stop` is asked after each step whether to end, and why."""
-    state = _begin(model, settings, resume)
+    state = _begin(model, settings, precision, resume)
     now = state.counters
+    device = next(iter(state.optimiser.parameters.values())).device
+
+    def loss_of(batch: Batch, step: int) -> Loss:
+        with autocast(device, precision):
+            return task.loss(model, batch.to(device), step)
+
     yield Started(
         now.step, settings.steps, settings.epochs, sum(p.numel() for p in state.optimiser.parameters.values())
     )
@@ -104,7 +114,7 @@ def fit(
         return
 
     for group, epoch_ends in _groups(batches, now.epoch, now.batch, settings.accumulate):
-        measured = _step(partial(task.loss, model), state, group, settings, seed)
+        measured = _step(loss_of, state, group, settings, seed)
         _count(state, group, measured, epoch_ends)
         ended = _ended(state, settings)
 
@@ -129,10 +139,12 @@ def fit(
             return
 
 
-def _begin(model: nn.Module, settings: Training, resume: Snapshot | None) -> TrainState:
+def _begin(model: nn.Module, settings: Training, precision: Precision, resume: Snapshot | None) -> TrainState:
+    freeze(model, settings.freeze)
     optimiser: Optimiser = OPTIMISERS.build(settings.optimiser, model=model)
     schedule = SCHEDULES.build(settings.schedule, steps=settings.steps)
-    state = TrainState(model, optimiser, schedule, Ema(model, settings.ema) if settings.ema else None)
+    ema = Ema(model, settings.ema) if settings.ema else None
+    state = TrainState(model, optimiser, schedule, ema, Scaler() if precision == "fp16" else None)
     if resume is not None:
         state.restore(resume)
     return state
@@ -156,23 +168,25 @@ def _groups(batches: Batches, epoch: int, skip: int, size: int) -> Iterator[tupl
 
 def _step(loss_of: LossOf, state: TrainState, group: list[Batch], settings: Training, seed: int) -> Measured:
     """One update, or none when loss or gradient is not finite."""
-    step = state.counters.step + 1
-    parameters = state.optimiser.parameters
-    device = next(iter(parameters.values())).device
+    step, scaler = state.counters.step + 1, state.scaler
 
     def begin() -> None:
         state.model.train()
         state.model.zero_grad(set_to_none=True)
         seed_step(seed, step)
 
-    loss = gradients.summed(lambda batch: loss_of(batch.to(device), step), group, begin)
-    grads = [parameter.grad for parameter in parameters.values() if parameter.grad is not None]
+    loss = gradients.summed(lambda batch: loss_of(batch, step), group, begin, scaler.scale if scaler else 1.0)
+    grads = [parameter.grad for parameter in state.optimiser.parameters.values() if parameter.grad is not None]
+    if scaler is not None:
+        scaler.unscale(grads)
     measured = gradients.measure(loss, grads)
     if measured.finite:
         gradients.scale(grads, measured, settings.clip)
         state.optimiser.step(state.schedule.factor(step))
         if state.ema is not None:
             state.ema.update(step)
+        if scaler is not None:
+            scaler.went_well()
     else:
         _refuse_update(state, settings, measured)
     return measured
@@ -180,12 +194,17 @@ def _step(loss_of: LossOf, state: TrainState, group: list[Batch], settings: Trai
 
 def _refuse_update(state: TrainState, settings: Training, measured: Measured) -> None:
     """Nothing was updated. Stop with E_DIVERGED, or let the loop count a skipped step."""
-    if settings.nonfinite == "skip" and state.counters.skipped_in_a_row < SKIPS_IN_A_ROW:
+    fix = "resume from the last checkpoint with a lower lr or clip, or "
+    if state.scaler is not None:  # an overflow now and then is how a scale is found
+        may_go_on, fix = state.scaler.overflowed(), fix + "use precision bf16 or float32"
+    else:
+        may_go_on = settings.nonfinite == "skip" and state.counters.skipped_in_a_row < SKIPS_IN_A_ROW
+        fix += "set nonfinite: skip"
+    if may_go_on:
         return
     name = gradients.first_nonfinite(state.optimiser.parameters.items())
     place = f"first in the gradient of {name}" if name else "in the loss, not in a gradient"
     what = f"loss {measured.loss:g} and gradient norm {measured.norm:g} at step {state.counters.step + 1}, {place}"
-    fix = "resume from the last checkpoint with a lower lr or clip, or set nonfinite: skip"
     raise SeqloomError("E_DIVERGED", what, where=f"step {state.counters.step + 1}", fix=fix)
 
 
@@ -197,17 +216,20 @@ def _count(state: TrainState, group: list[Batch], measured: Measured, epoch_ends
     now.batch += len(group)
     if epoch_ends:
         now.epoch, now.epoch_batches, now.batch = now.epoch + 1, now.batch, 0
+    tokens = 0
     for batch in group:
+        tokens += batch.target_tokens or len(batch)  # where there are no targets, examples are what is counted
         for part in (*batch.sources.values(), *([batch.target] if batch.target else [])):
             interval.positions += part.mask.numel()
             interval.real += int(part.mask.sum())
     if measured.finite:
         now.skipped_in_a_row = 0
-        now.tokens += measured.tokens
+        now.tokens += tokens
         interval.updates += 1
         interval.loss += measured.loss
         interval.nll += measured.nll
-        interval.tokens += measured.tokens
+        interval.count += measured.count
+        interval.tokens += tokens
         interval.norm += measured.norm
     else:
         now.skipped += 1
@@ -230,12 +252,12 @@ def _logged(state: TrainState, settings: Training) -> Logged:
     """The means of the interval, which begins anew."""
     now, interval = state.counters, state.counters.interval
     now.interval = Interval()
-    tokens, updates = max(1, interval.tokens), max(1, interval.updates)
+    count, updates = interval.count or 1.0, max(1, interval.updates)
     return Logged(
         step=now.step,
         epoch=now.epoch + (1 if now.batch else 0),
-        loss=interval.loss / tokens,
-        nll=interval.nll / tokens,
+        loss=interval.loss / count,
+        nll=interval.nll / count,
         lr=state.optimiser.lr * state.schedule.factor(now.step),
         gradient_norm=interval.norm / updates,
         steps=interval.steps,

@@ -8,7 +8,8 @@ nothing, and rare words would fade between their occurrences. Schedules are in `
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import singledispatch
 from typing import Annotated, Literal
 
 import torch
@@ -17,6 +18,7 @@ from torch import nn
 
 from seqloom import config, weights
 from seqloom.config import Table
+from seqloom.nn.frontends import Embedding
 from seqloom.shapes import Tensor
 from seqloom.training.schedules import SCHEDULES, Schedule
 
@@ -82,8 +84,20 @@ class Optimiser(ABC):
         return value.to(parameter.device if fused else "cpu", copy=True)
 
 
+@singledispatch
+def looked_up(module: nn.Module) -> Iterable[nn.Parameter]:
+    """A module's own parameters of which a batch uses single rows: what an embedding is made of."""
+    return ()
+
+
+@looked_up.register(nn.Embedding)
+@looked_up.register(Embedding)
+def _(module: nn.Module) -> Iterable[nn.Parameter]:
+    return module.parameters(recurse=False)
+
+
 def _groups(model: nn.Module, weight_decay: float) -> list[Group]:
-    embeddings = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
+    embeddings = {parameter for module in model.modules() for parameter in looked_up(module)}
     decayed: list[nn.Parameter] = []
     spared: list[nn.Parameter] = []
     for parameter in model.parameters():

@@ -19,6 +19,7 @@ from seqloom.errors import SeqloomError
 from seqloom.shapes import Tensor
 from seqloom.training.averaging import Ema
 from seqloom.training.optim import Optimiser, Schedule
+from seqloom.training.precision import Scaler
 
 
 @dataclass
@@ -28,7 +29,8 @@ class Interval:
     steps: int = 0
     loss: float = 0.0
     nll: float = 0.0
-    tokens: int = 0
+    count: float = 0.0  # what both are divided by: tokens, each weighted like its example
+    tokens: int = 0  # of the targets
     norm: float = 0.0
     updates: int = 0  # steps that were not skipped
     positions: int = 0  # of sources and targets
@@ -55,6 +57,7 @@ class Counters:
 T = TypeVar("T")
 _COUNTERS = TypeAdapter(Counters)
 _NUMBERS = TypeAdapter(dict[str, float])
+_SCALER = TypeAdapter(Scaler)
 
 MODEL, EMA, OPTIMISER = "model/", "ema/", "optimiser/"
 
@@ -94,12 +97,13 @@ def _checked(adapter: TypeAdapter[T], snapshot: Snapshot, key: str) -> T:
 
 @dataclass
 class TrainState:
-    """The model, its optimiser, schedule and average, and the counters."""
+    """The model, its optimiser, schedule, average and loss scaler, and the counters."""
 
     model: nn.Module
     optimiser: Optimiser
     schedule: Schedule
     ema: Ema | None
+    scaler: Scaler | None = None
     counters: Counters = field(default_factory=Counters)
 
     def snapshot(self) -> Snapshot:
@@ -111,6 +115,7 @@ class TrainState:
             "kinds": self._kinds(),
             "counters": asdict(self.counters),
             "schedule": self.schedule.state(),
+            **({"scaler": asdict(self.scaler)} if self.scaler is not None else {}),
         }
         return Snapshot(weights.copied(tensors), numbers)
 
@@ -127,6 +132,8 @@ class TrainState:
         weights.restore(self.model, snapshot.part(MODEL), "snapshot")
         self.optimiser.load(snapshot.part(OPTIMISER), "snapshot: optimiser")
         self.schedule.load(schedule)
+        if self.scaler is not None:
+            self.scaler = _checked(_SCALER, snapshot, "scaler")
         if self.ema is not None:
             self.ema.load(snapshot.part(EMA), "snapshot: ema")
 

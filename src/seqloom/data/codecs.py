@@ -1,0 +1,195 @@
+"""All the text of a run: source, target and extras become what a model reads, and its outputs become text again.
+
+An extra stands before the source, as symbols that no text spells, or is a sequence of its own for an encoder of its
+own. Where outputs may copy, a source also says which of its pieces the target can name only by their place in it.
+Nothing is padded here, and no end is added: that belongs to batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+import numpy as np
+import numpy.typing as npt
+
+from seqloom.batch import BOS, EOS, PAD, SEP, SPECIALS
+from seqloom.data.codec import TextCodec
+from seqloom.data.examples import Inputs, Links
+from seqloom.errors import SeqloomError, nearest
+
+Ids = npt.NDArray[np.integer]
+NO_PIECE = -1  # in `copies`: a position that is no piece of the source's text
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """One input as a model reads it."""
+
+    source: Ids  # the extras that stand before it included
+    own: int  # how many of these ids are of the source's own text
+    extras: Mapping[str, Ids] = field(default_factory=dict)  # those with an encoder of their own
+    copies: Ids | None = None  # as `Tokens.copies` has it
+    foreign: tuple[str, ...] = ()  # its pieces that the target vocabulary lacks, the k-th has the id V + k
+
+    @property
+    def length(self) -> int:
+        """All positions that are read, the end of each extra included (the source's own end is not)."""
+        return len(self.source) + sum(len(ids) + 1 for ids in self.extras.values())
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One encoded example; `index` is its place in the corpus."""
+
+    source: Ids
+    target: Ids
+    index: int
+    extras: Mapping[str, Ids] = field(default_factory=dict)
+    copies: Ids | None = None
+    weight: float = 1.0
+    links: Ids | None = None  # L 2: (target position, source position) where the alignment is known
+
+
+class Codecs:
+    """The codecs of all sides. `prefixes` are the extras that stand before the source, in this order."""
+
+    def __init__(
+        self,
+        source: TextCodec,
+        target: TextCodec,
+        extras: Mapping[str, TextCodec] | None = None,
+        *,
+        prefixes: Sequence[str] = (),
+        copies: bool = False,
+    ) -> None:
+        self.extras, self.prefixes, self.copies = dict(extras or {}), tuple(prefixes), copies
+        symbols: list[str] = []
+        self._first: dict[str, int] = {}  # name of a prefix -> id of its first ordinary piece
+        for name in self.prefixes:
+            self._first[name] = source.vocabulary.spelled + len(symbols)
+            symbols += [f"{name}:{piece}" for piece in self.extras[name].vocabulary.ordinary]
+        one = target is source
+        self.source = source.with_symbols(symbols) if symbols else source
+        self.target = self.source if one else target
+
+    @property
+    def encoders(self) -> list[str]:
+        """The extras that have an encoder of their own."""
+        return [name for name in self.extras if name not in self.prefixes]
+
+    @property
+    def samples(self) -> bool:
+        """Whether any side may be cut in several ways (BPE dropout)."""
+        return any(codec.tokenizer.samples for codec in (self.source, self.target, *self.extras.values()))
+
+    def differences(self, other: Codecs) -> list[str]:
+        """The sides whose vocabularies are not the same; an extra that only one of both has, or uses otherwise."""
+        mine, theirs = ({"source": one.source, "target": one.target, **one.extras} for one in (self, other))
+        names = list(mine | theirs)
+        odd = [n for n in names if n not in mine or n not in theirs or mine[n].vocabulary != theirs[n].vocabulary]
+        return odd + [n for n in self.extras if n not in odd and (n in self.prefixes) != (n in other.prefixes)]
+
+    # --- inputs ------------------------------------------------------------------------------------------------------
+
+    def texts(self, inputs: Inputs, where: str = "") -> tuple[str, dict[str, str]]:
+        """The source's text and the extras' of what a model is asked; E_USAGE names what is missing or not known."""
+        given = {"source": inputs} if isinstance(inputs, str) else dict(inputs)
+        known = ("source", *self.extras)
+        if odd := [name for name in given if name not in known]:
+            what = f"no input is called {odd[0]!r}{nearest(odd[0], known)}"
+            raise SeqloomError("E_USAGE", what, where=where, fix=f"this model reads: {', '.join(known)}")
+        if missing := [name for name in known if name not in given]:
+            what = f"missing: {', '.join(missing)}"
+            raise SeqloomError("E_USAGE", what, where=where, fix=f"this model reads: {', '.join(known)}")
+        return given["source"], {name: given[name] for name in self.extras}
+
+    def encode(self, inputs: Inputs) -> Encoded:
+        """What a model reads of these inputs."""
+        text, extras = self.texts(inputs)
+        return self._encoded(self.source.tokens(text), extras, None)
+
+    def _encoded(self, pieces: Sequence[str], extras: Mapping[str, str], rng: Random | None) -> Encoded:
+        own = {name: codec.vocabulary.ids(codec.tokens(extras[name], rng)) for name, codec in self.extras.items()}
+        before = [token for name in self.prefixes for token in (*self._symbols(name, own[name]), SEP)]
+        ids = _array([*before, *self.source.vocabulary.ids(pieces)])
+        sequences = {name: _array(own[name]) for name in self.encoders}
+        if not self.copies:
+            return Encoded(ids, len(pieces), sequences)
+        copied, foreign = self._copies(pieces)
+        return Encoded(ids, len(pieces), sequences, _array([NO_PIECE] * len(before) + copied), foreign)
+
+    def _symbols(self, name: str, ids: Iterable[int]) -> list[int]:
+        """A prefix's ids moved behind the source's vocabulary; an unknown piece stays UNK."""
+        shift = self._first[name] - len(SPECIALS)
+        return [token if token < len(SPECIALS) else token + shift for token in ids]
+
+    def _copies(self, pieces: Sequence[str]) -> tuple[list[int], tuple[str, ...]]:
+        """For every piece its id in the target: its own, or V + its place among those that the target lacks."""
+        vocabulary = self.target.vocabulary
+        foreign = dict.fromkeys(piece for piece in pieces if piece not in vocabulary)
+        places = {piece: len(vocabulary) + k for k, piece in enumerate(foreign)}
+        known = vocabulary.ids(pieces)
+        return [places.get(piece, token) for piece, token in zip(pieces, known, strict=True)], tuple(foreign)
+
+    def positions(self, encoded: Encoded) -> tuple[str, ...]:
+        """The names of what a decoder attends to: the source's tokens, then those of extras with an own encoder."""
+        names = [*self.source.pieces([*encoded.source, EOS])]
+        for name, ids in encoded.extras.items():
+            names += [f"{name}:{piece}" for piece in self.extras[name].pieces([*ids, EOS])]
+        return tuple(names)
+
+    # --- pairs and outputs -------------------------------------------------------------------------------------------
+
+    def pair(
+        self, inputs: Inputs, target: str, index: int = 0, links: Links | None = None, rng: Random | None = None
+    ) -> tuple[Pair, Encoded]:
+        """One encoded example, and its source's side alone; an rng, where given, cuts the texts anew."""
+        text, extras = self.texts(inputs)
+        read = self.source.tokens(text, rng)
+        encoded = self._encoded(read, extras, rng)
+        pieces = self.target.tokens(target, rng)
+        ids = self.target.vocabulary.ids(pieces)
+        if encoded.foreign:
+            places = {piece: len(self.target.vocabulary) + k for k, piece in enumerate(encoded.foreign)}
+            ids = [places.get(piece, token) for piece, token in zip(pieces, ids, strict=True)]
+        linked = None
+        if links is not None:
+            said_words = self.target.tokenizer.words(pieces, self.target.normalise(target))
+            read_words = self.source.tokenizer.words(read, self.source.normalise(text))
+            linked = _linked(links, read_words, said_words, len(encoded.source) - encoded.own)
+        pair = Pair(encoded.source, _array(ids), index, encoded.extras, encoded.copies, links=linked)
+        return pair, encoded
+
+    def said(self, ids: Iterable[int], foreign: Sequence[str] = ()) -> list[str]:
+        """The pieces of an output; what was copied by its place is the source's own piece, if that is at hand."""
+        vocabulary, size = self.target.vocabulary, len(self.target.vocabulary)
+        named = {size + k: piece for k, piece in enumerate(foreign)}
+        return [
+            vocabulary.piece(token) if token < size else named.get(token, f"<copy {token - size}>") for token in ids
+        ]
+
+    def decode(self, ids: Iterable[int], foreign: Sequence[str] = ()) -> str:
+        """The text of an output, as `TextCodec.decode`, copies included."""
+        kept = [int(token) for token in ids if token not in (PAD, BOS, EOS)]
+        return self.target.tokenizer.decode(self.said(kept, foreign))
+
+
+def _array(ids: Sequence[int]) -> Ids:
+    return np.array(ids, dtype=np.int64)
+
+
+def _linked(links: Links, read: Sequence[int], said: Sequence[int], before: int) -> Ids:
+    """Links of words as links of tokens, L 2: every piece of a word inherits its links; `before` tokens stand first."""
+    found = [
+        (t, before + s)
+        for source_word, target_word in links
+        for t in _places(said, target_word)
+        for s in _places(read, source_word)
+    ]
+    return np.array(found, dtype=np.int64).reshape(-1, 2)
+
+
+def _places(words: Sequence[int], wanted: int) -> list[int]:
+    return [place for place, word in enumerate(words) if word == wanted]

@@ -1,0 +1,114 @@
+"""Which examples are worth training on, and the count of those that are not: each is kept, or skipped by one filter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pydantic import Field
+
+from seqloom import config
+from seqloom.batch import UNK
+from seqloom.data.codec import MAX_CHARACTERS
+from seqloom.data.codecs import Codecs, Encoded, Pair
+from seqloom.data.examples import Example
+from seqloom.errors import SeqloomError
+
+
+class Limits(config.Settings):
+    """Which pairs are worth training on. Lengths are in tokens, EOS not counted."""
+
+    max_source: int = Field(default=512, ge=1)
+    max_target: int = Field(default=512, ge=1)
+    max_extra: int = Field(default=512, ge=1)  # of an extra; of those before the source together
+    max_ratio: float | None = Field(default=None, ge=1.0)  # the longer side over the shorter
+
+
+@dataclass
+class Counts:
+    """What became of every example that was read: kept, or skipped by exactly one filter."""
+
+    read: int = 0
+    kept: int = 0
+    empty_source: int = 0
+    empty_target: int = 0
+    long_source: int = 0
+    long_target: int = 0
+    long_extra: int = 0
+    ratio: int = 0
+    no_weight: int = 0  # a weight of 0: it would teach nothing
+    source_tokens: int = 0  # of the kept pairs
+    target_tokens: int = 0
+    source_unknown: int = 0
+    target_unknown: int = 0
+
+    FILTERS: ClassVar = (
+        "empty_source",
+        "empty_target",
+        "long_source",
+        "long_target",
+        "long_extra",
+        "ratio",
+        "no_weight",
+    )
+
+    @property
+    def skipped(self) -> dict[str, int]:
+        """Count per filter, in the order they are applied."""
+        return {name: getattr(self, name) for name in self.FILTERS}
+
+
+def encoded(example: Example, codecs: Codecs, limits: Limits, counts: Counts) -> Pair | None:
+    """The encoded pair, or None where a filter skips it; either way it is counted once."""
+    counts.read += 1
+    verdict = _cheap_verdict(example)
+    if verdict is None:
+        pair, read = codecs.pair(example.inputs, example.target, links=example.links)
+        verdict = _verdict(pair, read, codecs, limits)
+    if verdict is not None:
+        setattr(counts, verdict, getattr(counts, verdict) + 1)
+        return None
+    counts.kept += 1
+    counts.source_tokens += read.own
+    counts.target_tokens += len(pair.target)
+    counts.source_unknown += pair.source.tolist().count(UNK)
+    counts.target_unknown += pair.target.tolist().count(UNK)
+    return pair
+
+
+def _cheap_verdict(example: Example) -> str | None:
+    """Blank texts are empty, and enormous ones are long: nobody needs to tokenize them to know."""
+    for side, text in (("source", example.source), ("target", example.target)):
+        if len(text) > MAX_CHARACTERS:
+            return f"long_{side}"
+        if not text or text.isspace():
+            return f"empty_{side}"
+    if any(len(text) > MAX_CHARACTERS for text in example.extras.values()):
+        return "long_extra"
+    return None if example.weight else "no_weight"
+
+
+def _verdict(pair: Pair, read: Encoded, codecs: Codecs, limits: Limits) -> str | None:
+    """The first filter that these lengths fail, if any."""
+    source, target = read.own, len(pair.target)
+    if not source:
+        return "empty_source"
+    if not target:
+        return "empty_target"
+    if source > limits.max_source:
+        return "long_source"
+    if target > limits.max_target:
+        return "long_target"
+    before = len(pair.source) - source - len(codecs.prefixes)
+    if codecs.extras and max([before, *map(len, pair.extras.values())]) > limits.max_extra:
+        return "long_extra"
+    if limits.max_ratio is not None and max(source, target) > limits.max_ratio * min(source, target):
+        return "ratio"
+    return None
+
+
+def nothing_kept(counts: Counts) -> SeqloomError:
+    """The error of a set of which nothing is left, with every filter's count."""
+    skipped = ", ".join(f"{name} {count:,}" for name, count in counts.skipped.items())
+    what = f"of {counts.read:,} pairs none is left ({skipped})" if counts.read else f"there are no pairs ({skipped})"
+    return SeqloomError("E_EMPTY", what, fix="check the file and the limits")

@@ -1,0 +1,217 @@
+"""Hard monotonic attention: one source position says each output token, and positions never go back.
+
+First order, after Wu and Cotterell (2019). Which position it was is never told: all alignments are summed exactly, by
+the forward algorithm, normalised at every step and in log space. With s the memory and a_0 the first position,
+
+    history      h_t, a recurrence over y_<t alone;  z_ti = tanh(W_s s_i + W_h h_t + b)
+    transition   p(a_t = i | a_{t-1} = j) = softmax over i >= j of u_i + d_j(i - j);  u_i = score(h_t, s_i),
+                 d_j = D z_tj for the first jumps (to stay, to go on by one), 0 for longer ones
+    emission     p(y | a_t = i) = softmax(O z_ti)
+    prior        p(a_t = i | y_<t) = sum_{j <= i} p(a_{t-1} = j | y_<t) p(a_t = i | a_{t-1} = j)
+    said         p(y_t | y_<t) = sum_i p(a_t = i | y_<t) p(y_t | a_t = i)
+    posterior    p(a_t = i | y_<=t) ~ p(a_t = i | y_<t) p(y_t | a_t = i)
+
+All longer jumps of a step are two cumulative sums, so that transitions are linear in S. Only the sum over alignments
+is a loop over T. The decoder speaks for itself: its features are log p(y_t | y_<t), its head is `none`. Every token is
+weighed at every position: this is for small vocabularies (characters, phonemes), and large ones are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from seqloom import config
+from seqloom.config import Kind
+from seqloom.errors import SeqloomError
+from seqloom.models.bridge import FirstState
+from seqloom.models.contracts import Decoder, DecoderSettings, Encoder, Memory, State
+from seqloom.models.rnn import Dropout, RecurrentDecoder
+from seqloom.nn.frontends import Embedding
+from seqloom.nn.layers import exact, spread
+from seqloom.nn.recurrent import CELLS, LSTM
+from seqloom.nn.scores import SCORES, Bilinear
+from seqloom.nn.tape import listening, tap
+from seqloom.shapes import Features, Float, Rows, RowTokens, Tensor, Weights
+
+NEVER = -1e30  # log of what cannot be; finite, because -inf minus -inf has no gradient
+MOST_TOKENS = 4096  # of the target vocabulary
+EMISSION_CELLS = 1 << 25  # emissions beyond this many cells (N T S V) never exist whole
+TAP = "decoder.attention"
+
+Alignment = tuple[Float[Tensor, "N S"], Float[Tensor, "N S V"]]  # log prior and log emissions of a row's last step
+
+
+class Monotonic(Decoder):
+    """Exact hard monotonic attention (Wu and Cotterell 2019). Tap: `decoder.attention` = p(a_t | y_<t) (N 1 T S)."""
+
+    class Settings(DecoderSettings):
+        kind: Literal["monotonic"] = "monotonic"
+        cell: Annotated[config.Settings, Kind(CELLS)] = LSTM.Settings()
+        width: int = Field(256, ge=1)
+        layers: int = Field(1, ge=1)
+        dropout: Dropout = 0.0
+        start: FirstState = "bridge"  # how the encoder's summary becomes the first state
+        score: Annotated[config.Settings, Kind(SCORES)] = Bilinear.Settings()  # of the transitions
+        jumps: int = Field(2, ge=0)  # so many have a score of their own: to stay, to go on by one, by two, ...
+        hidden: int | None = Field(None, ge=1)  # width of z; that of the decoder by default
+
+        @property
+        def attends(self) -> bool:
+            return True
+
+        @property
+        def speaks(self) -> bool:
+            return True
+
+        def fitted(self, encoder: bool) -> DecoderSettings:
+            if not encoder:
+                raise ValueError("kind: monotonic has no positions to align to without an encoder; use rnn")
+            return self
+
+    def __init__(self, settings: Settings, *, embedding: Embedding, encoder: Encoder) -> None:
+        super().__init__()
+        self.width = _small(embedding.vocabulary)
+        self.attention_taps = (TAP,)
+        shape = {"width": settings.width, "layers": settings.layers, "dropout": settings.dropout}
+        history = RecurrentDecoder.Settings.model_validate({**shape, "cell": settings.cell, "start": settings.start})
+        self.history = RecurrentDecoder(history, embedding=embedding, encoder=encoder)
+        self.score = SCORES.build(settings.score, query=settings.width, key=encoder.width)
+        hidden = settings.hidden or settings.width
+        self.place = nn.Linear(encoder.width, hidden)
+        self.query = nn.Linear(settings.width, hidden, bias=False)
+        self.output = nn.Linear(hidden, self.width)
+        self.jumps = nn.Linear(hidden, settings.jumps) if settings.jumps else None
+        self.dropout = nn.Dropout(settings.dropout)
+
+    # --- state: rows of the history, "prior" and "emissions"; sources "keys", "places", "mask", "order" ---------------
+
+    def start(self, memories: Mapping[str, Memory] | None, rows: int) -> State:
+        assert memories is not None, "this decoder aligns to a memory"
+        memory = next(iter(memories.values()))
+        history = self.history.start(memories, rows)
+        shape = (rows, memory.mask.shape[1])
+        prior = exact(memory.states).new_full(shape, NEVER)
+        prior[:, :1] = 0.0  # a_0 is the first position
+        emissions = prior.new_zeros(*shape, self.width)  # BOS, which is read first, says nothing about a_0
+        order = torch.argsort(~memory.mask, dim=1, stable=True)  # of a memory of several sources, the gaps go last
+        states = memory.states.gather(1, order[..., None].expand_as(memory.states))
+        sources = {"keys": self.score.keys(states), "places": self.place(states)}
+        sources |= {"mask": memory.mask.gather(1, order), "order": order}
+        return State({**history.rows, "prior": prior, "emissions": emissions}, {**history.sources, **sources})
+
+    def forward(self, tokens: RowTokens, state: State, lengths: Rows | None = None) -> tuple[Features, State]:
+        h, after = self.history(tokens, state, lengths)  # N T D
+        last = (state.rows["prior"], state.rows["emissions"])
+        steps = max(1, EMISSION_CELLS // max(1, last[1].numel()))
+        spoken = []
+        for begin in range(0, tokens.shape[1], steps):
+            part = slice(begin, begin + steps)
+            left = None if lengths is None else lengths - begin
+            given = (h[:, part], tokens[:, part], last, left, state)
+            if steps >= tokens.shape[1] or listening(TAP):  # what passes a tap must not be computed again without it
+                log_probs, last = self._said(*given)
+            else:
+                log_probs, last = checkpoint(self._said, *given, use_reentrant=False)
+            spoken.append(log_probs)
+        return torch.cat(spoken, dim=1), after.with_rows(prior=last[0], emissions=last[1])
+
+    def _said(
+        self, h: Features, tokens: RowTokens, last: Alignment, left: Rows | None, state: State
+    ) -> tuple[Float[Tensor, "N T V"], Alignment]:
+        """log p(y_t | y_<t) at every step, and the alignment after each row's last one (`left`, default all)."""
+        z = self._hidden(h, state)  # N T S A
+        emissions = torch.log_softmax(exact(self.output(z)), dim=-1)  # N T S V
+        index = tokens[:, :, None, None].expand(-1, -1, emissions.shape[2], 1)  # N T S 1
+        before = last[1].gather(2, index[:, 0])[:, None]
+        said = torch.cat([before, emissions[:, :-1].gather(3, index[:, 1:])], dim=1).squeeze(3)  # N T S: by a_{t-1}
+        priors = self._priors(last[0], said, self._moves(h, z, state), state)  # N T S
+        log_probs = torch.logsumexp(priors[..., None] + emissions, dim=2)  # N T V
+        if left is None:
+            return log_probs, (priors[:, -1], emissions[:, -1])
+        rows, step = torch.arange(len(left), device=left.device), left.clamp(1, tokens.shape[1]) - 1
+        read = (left > 0)[:, None]
+        prior = torch.where(read, priors[rows, step], last[0])
+        return log_probs, (prior, torch.where(read[..., None], emissions[rows, step], last[1]))
+
+    def _hidden(self, h: Features, state: State) -> Float[Tensor, "N T S A"]:
+        places = spread(state.sources["places"], len(h))[:, None]  # N 1 S A
+        hidden: Tensor = self.dropout(torch.tanh(self.query(h)[:, :, None] + places))
+        return hidden
+
+    def _moves(self, h: Features, z: Float[Tensor, "N T S A"], state: State) -> Moves:
+        """Everything about the transitions that does not depend on what was said."""
+        mask = spread(state.sources["mask"], len(h))[:, None]  # N 1 S
+        scores = exact(self.score(h, state.sources["keys"])).masked_fill(~mask, NEVER)  # N T S
+        jumps = () if self.jumps is None else exact(self.jumps(z)).unbind(-1)  # d_j(k), N T S each
+        ahead = torch.logcumsumexp(scores.flip(-1), dim=-1).flip(-1)  # log sum_{i >= j} exp(u_i)
+        near = [_shifted(scores, -k) + jump for k, jump in enumerate(jumps)]
+        total = torch.logsumexp(torch.stack([*near, _shifted(ahead, -len(jumps))]), dim=0)
+        return Moves(scores, torch.stack(jumps) if jumps else None, total.masked_fill(~mask, -NEVER))
+
+    def _priors(self, prior: Float[Tensor, "N S"], said: Weights, moves: Moves, state: State) -> Weights:
+        """log p(a_t | y_<t) at every step, from the one before and what each position had to do with the token said."""
+        priors = []
+        for t in range(said.shape[1]):
+            posterior = prior + said[:, t]
+            posterior = posterior - torch.logsumexp(posterior, dim=-1, keepdim=True)
+            prior = _watched(moves.step(posterior, t), state)
+            priors.append(prior)
+        return torch.stack(priors, dim=1)
+
+
+@dataclass(frozen=True)
+class Moves:
+    """The transitions of all steps, as logs: from j to i, scores_i + (jumps_{i-j, j} or 0) - total_j."""
+
+    scores: Weights
+    jumps: Float[Tensor, "J N T S"] | None
+    total: Weights  # -NEVER behind the mask: nothing leaves a position that is not there
+
+    def step(self, posterior: Float[Tensor, "N S"], t: int) -> Float[Tensor, "N S"]:
+        """log p(a_t), after p(a_{t-1})."""
+        leaving = posterior - self.total[:, t]
+        if self.jumps is None:
+            return (self.scores[:, t] + torch.logcumsumexp(leaving, dim=-1)).clamp(min=NEVER)
+        near = [_shifted(leaving + jump, k) for k, jump in enumerate(self.jumps[:, :, t])]
+        far = _shifted(torch.logcumsumexp(leaving, dim=-1), len(near))
+        return (self.scores[:, t] + torch.logsumexp(torch.stack([*near, far]), dim=0)).clamp(min=NEVER)
+
+
+def _shifted(values: Float[Tensor, "*r S"], places: int) -> Float[Tensor, "*r S"]:
+    """Moved so many places to the right (to the left if negative); what comes in from outside is never."""
+    width = values.shape[-1]
+    if places < 0:
+        return F.pad(values[..., min(-places, width) :], (0, min(-places, width)), value=NEVER)
+    return F.pad(values[..., : max(0, width - places)], (min(places, width), 0), value=NEVER)
+
+
+def _watched(prior: Float[Tensor, "N S"], state: State) -> Float[Tensor, "N S"]:
+    """Let the weights pass the tap; what was put in their place goes on, what was only looked at stays as it was."""
+    if not listening(TAP):
+        return prior
+    order = spread(state.sources["order"], len(prior))
+    weights = torch.zeros_like(prior).scatter(1, order, prior.exp())[:, None, None]  # N 1 1 S, as the memory stands
+    seen = tap(TAP, weights)
+    if seen is weights or torch.equal(seen, weights):
+        return prior
+    return seen[:, 0, 0].gather(1, order).clamp(min=torch.finfo(seen.dtype).tiny).log()
+
+
+def _small(vocabulary: int) -> int:
+    if vocabulary > MOST_TOKENS:
+        raise SeqloomError(
+            "E_RECIPE",
+            f"a monotonic decoder weighs every token at every source position: {vocabulary:,} tokens are over its "
+            f"limit of {MOST_TOKENS:,}",
+            where="model.decoder",
+            fix="use characters, phonemes or a smaller subword vocabulary for the target, or another decoder",
+        )
+    return vocabulary

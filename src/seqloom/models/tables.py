@@ -1,0 +1,26 @@
+"""The encoders and decoders that a recipe can name. A new one is a class and a line here."""
+
+from __future__ import annotations
+
+from seqloom.config import Table
+from seqloom.models.bag import Bag
+from seqloom.models.contracts import Decoder, Encoder
+from seqloom.models.convolution import ConvolutionalEncoder
+from seqloom.models.monotonic import Monotonic
+from seqloom.models.rnn import Bahdanau, Luong, RecurrentDecoder, RecurrentEncoder
+from seqloom.models.transformer import TransformerDecoder, TransformerEncoder
+
+ENCODERS: Table[Encoder] = Table(
+    "encoders",
+    {"rnn": RecurrentEncoder, "transformer": TransformerEncoder, "convolution": ConvolutionalEncoder, "bag": Bag},
+)
+DECODERS: Table[Decoder] = Table(
+    "decoders",
+    {
+        "rnn": RecurrentDecoder,
+        "bahdanau": Bahdanau,
+        "luong": Luong,
+        "transformer": TransformerDecoder,
+        "monotonic": Monotonic,
+    },
+)

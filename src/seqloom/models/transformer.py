@@ -1,0 +1,272 @@
+"""Transformer encoder and decoder (Vaswani 2017), with the layer norm before or behind each sublayer.
+
+    norm: pre     x + f(LayerNorm(x)), and one LayerNorm at the end        norm: post     LayerNorm(x + f(x))
+    a layer       f = self-attention, then (decoder) attention to the memory, then the feed-forward network
+
+The decoder reads any number of tokens after any number of others. What it carries between calls are the keys and
+values of the tokens read, token p of a row in slot p. As long as all rows have read equally much, every slot is filled
+and nothing else is needed; once `lengths` differed, `read` counts each row's tokens and slots behind them are never
+seen. Without an encoder there is no attention to a memory: a language model, or one half of a joint model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from seqloom.batch import Source
+from seqloom.config import kind_of
+from seqloom.models.contracts import Decoder, DecoderSettings, Encoder, Memory, State
+from seqloom.nn.entrance import Dropout, Entrance, StackSettings, draw_xavier, from_the_start
+from seqloom.nn.feedforward import Activation, FeedForward
+from seqloom.nn.frontends import Embedding, Vectors
+from seqloom.nn.layers import mean_of_real
+from seqloom.nn.multihead import CrossHeads, Grown, HeadWeights, Kept, Remembered, SelfHeads, View
+from seqloom.nn.positions import POSITIONS, Places
+from seqloom.nn.tape import listening, tap
+from seqloom.shapes import Features, Mask, Rows, RowTokens, States, Tensor
+
+
+class TransformerSettings(StackSettings):
+    """What encoder and decoder have in common."""
+
+    heads: int = Field(4, ge=1)
+    feedforward: int | None = Field(None, ge=1)  # inner width; null: four times the width
+    activation: Activation = "relu"
+    norm: Literal["pre", "post"] = "pre"
+    attention_dropout: Dropout = 0.0
+    activation_dropout: Dropout = 0.0
+    checkpointing: bool = False  # compute layers again in the backward pass rather than keep what they computed
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> TransformerSettings:
+        if self.width % self.heads:
+            divisors = [heads for heads in range(1, self.width + 1) if self.width % heads == 0]
+            below = max(heads for heads in divisors if heads < self.heads)
+            near = [below, *(heads for heads in divisors if heads > self.heads)][:2]
+            raise ValueError(
+                f"heads: {self.heads} heads do not divide the width {self.width}; {' or '.join(map(str, near))} do"
+            )
+        if POSITIONS[kind_of(self.positions)].turns and self.width // self.heads % 2:
+            raise ValueError(
+                f"positions: rotary ones turn pairs, but {self.heads} heads of the width {self.width} have an odd size"
+            )
+        return self
+
+
+class Residual(nn.Module):
+    """A sublayer beside which its input passes: `x = residual(x, f(residual.norm_before(x)))`."""
+
+    def __init__(self, settings: TransformerSettings) -> None:
+        super().__init__()
+        self.pre = settings.norm == "pre"
+        self.norm = nn.LayerNorm(settings.width)
+        self.dropout = nn.Dropout(settings.dropout)
+
+    def norm_before(self, x: Features) -> Features:
+        normed: Tensor = self.norm(x) if self.pre else x
+        return normed
+
+    def forward(self, x: Features, change: Features) -> Features:
+        summed: Tensor = x + self.dropout(change)
+        return summed if self.pre else self.norm(summed)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then the feed-forward network."""
+
+    def __init__(self, settings: TransformerSettings, name: str) -> None:
+        super().__init__()
+        self.taps: tuple[str, ...] = (f"{name}.self",)
+        self.around_self = Residual(settings)
+        self.self_attention = SelfHeads(settings.width, settings.heads, settings.attention_dropout, f"{name}.self")
+        self.around_forward = Residual(settings)
+        self.feedforward = FeedForward(
+            settings.width,
+            settings.feedforward or 4 * settings.width,
+            settings.activation,
+            settings.activation_dropout,
+        )
+
+    def attend(self, x: Features, kept: Kept | None, view: View) -> tuple[Features, Grown]:
+        found, grown = self.self_attention(self.around_self.norm_before(x), kept, view)
+        return self.around_self(x, found), grown
+
+    def widen(self, x: Features) -> Features:
+        changed: Tensor = self.around_forward(x, self.feedforward(self.around_forward.norm_before(x)))
+        return changed
+
+    def forward(self, x: Features, view: View) -> Features:
+        return self.widen(self.attend(x, None, view)[0])
+
+
+class DecoderLayer(EncoderLayer):
+    """Self-attention, attention to the memory where there is one, then the feed-forward network."""
+
+    def __init__(
+        self, settings: TransformerSettings, name: str, *, memory: int | None, last: bool, shares_weights: bool
+    ) -> None:
+        super().__init__(settings, name)
+        self.last, self.shares_weights = last, shares_weights
+        self.cross_attention: CrossHeads | None = None
+        if memory is not None:
+            self.taps += (f"{name}.cross",) + (("decoder.context",) if last else ())
+            self.around_cross = Residual(settings)
+            self.cross_attention = CrossHeads(
+                settings.width, settings.heads, settings.attention_dropout, f"{name}.cross", memory
+            )
+
+    def forward(  # type: ignore[override]
+        self, x: Features, view: View, kept: Kept, memory: tuple[Remembered, Mask] | None
+    ) -> tuple[Features, Grown, HeadWeights | None]:
+        """The layer's output, all keys and values kept now, and the weights over the memory if they are shared."""
+        weights: Tensor | None = None
+        x, grown = self.attend(x, kept, view)
+        if self.cross_attention is not None:
+            assert memory is not None, "a decoder with an encoder starts from its memory"
+            found, weights = self.cross_attention(self.around_cross.norm_before(x), *memory, self.shares_weights)
+            x = self.around_cross(x, tap("decoder.context", found) if self.last else found)
+        return self.widen(x), grown, weights
+
+
+class TransformerEncoder(Encoder):
+    """A stack of self-attention layers. The summary is the mean of its states."""
+
+    class Settings(TransformerSettings):
+        kind: Literal["transformer"] = "transformer"
+
+    def __init__(self, settings: Settings, *, embedding: Embedding | None, frames: int | None = None) -> None:
+        super().__init__()
+        self.width, self.summary_sizes = settings.width, ((settings.width,),)
+        self.vectors = Vectors(embedding, frames)
+        self.entrance = Entrance(settings, given=self.vectors.width, embedded=embedding is not None)
+        self.layers = nn.ModuleList(EncoderLayer(settings, f"encoder.{i}") for i in range(settings.layers))
+        self.norm = nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()
+        self.head_width, self.checkpointing = settings.width // settings.heads, settings.checkpointing
+        draw_xavier(self.layers)
+        draw_xavier(self.entrance)
+
+    def forward(self, source: Source) -> Memory:
+        mask = source.mask
+        places = from_the_start(mask.shape[1], mask.device)
+        x = self.entrance(self.vectors(source), places, mask.shape[1])  # B S D
+        turn = self.entrance.positions.turn(places, self.head_width, x)
+        view = View(visible=mask[:, None, None], turn=turn)
+        for layer in self.layers:
+            x = checkpoint(layer, x, view, use_reentrant=False) if _again(self, layer) else layer(x, view)
+        x = tap("encoder.states", self.norm(x).masked_fill(~mask[..., None], 0.0))
+        return Memory(x, mask, ((mean_of_real(x, mask),),))
+
+
+class TransformerDecoder(Decoder):
+    """A stack of causal self-attention and attention to the memory."""
+
+    class Settings(TransformerSettings, DecoderSettings):
+        kind: Literal["transformer"] = "transformer"
+
+        @property
+        def attends(self) -> bool:
+            return True
+
+    def __init__(
+        self, settings: Settings, *, embedding: Embedding, encoder: Encoder | None, shares_weights: bool = False
+    ) -> None:
+        super().__init__()
+        assert encoder is not None or not shares_weights, "there are no weights to share without a memory"
+        self.embedding, self.width, self.shares_weights = embedding, settings.width, shares_weights
+        self.entrance = Entrance(settings, given=embedding.width)
+        memory, top = None if encoder is None else encoder.width, settings.layers - 1
+        self.layers = nn.ModuleList(
+            DecoderLayer(
+                settings,
+                f"decoder.{i}",
+                memory=memory,
+                last=i == top,
+                shares_weights=shares_weights and i == top,
+            )
+            for i in range(settings.layers)
+        )
+        self.norm = nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()
+        self.heads, self.head_width = settings.heads, settings.width // settings.heads
+        self.checkpointing = settings.checkpointing
+        self.self_taps = tuple(f"decoder.{i}.self" for i in range(settings.layers))
+        self.attention_taps = () if encoder is None else tuple(f"decoder.{i}.cross" for i in range(settings.layers))
+        draw_xavier(self.layers)
+        draw_xavier(self.entrance)
+
+    # --- state: rows "0.keys", "0.values", ... (N H P d), "read" (N); sources "0.keys", ... (B H S d), "mask" (B S) ---
+
+    def start(self, memories: Mapping[str, Memory] | None, rows: int) -> State:
+        empty = next(self.parameters()).new_empty(rows, self.heads, 0, self.head_width)
+        kept = {name: empty for i in range(len(self.layers)) for name in _names(i)}
+        if memories is None:
+            return State(kept)
+        memory = next(iter(memories.values()))
+        sources: dict[str, Tensor] = {"mask": memory.mask}
+        for i in range(len(self.layers)):
+            cross = self._layer(i).cross_attention
+            assert cross is not None, "this decoder was built without an encoder"
+            sources |= zip(_names(i), cross.keep(memory.states), strict=True)
+        return State(kept, sources)
+
+    def forward(self, tokens: RowTokens, state: State, lengths: Rows | None = None) -> tuple[Features, State]:
+        steps, filled, read = tokens.shape[1], state.rows["0.keys"].shape[2], state.rows.get("read")
+        before = filled if read is None else read[:, None]  # how much was read: by all rows alike, or by each
+        places = from_the_start(steps, tokens.device) + before  # n T
+        x = self.entrance(self.embedding(tokens), places, filled + steps)  # N T D
+        view = self._view(places, filled, read is not None, x)
+        rows: dict[str, Tensor] = {}
+        weights: Tensor | None = None
+        for i in range(len(self.layers)):
+            x, grown, weights = self._run(i, x, view, state)
+            rows |= zip(_names(i), grown, strict=True)
+        if lengths is not None or read is not None:
+            rows["read"] = places[:, 0] + (steps if lengths is None else lengths)
+        features = tap("decoder.states", self.norm(x))
+        if self.shares_weights:
+            assert weights is not None
+            features = torch.cat([features, weights.mean(1)], dim=-1)  # N T D+S
+        return features, State(rows, state.sources)
+
+    def _view(self, places: Places, filled: int, ragged: bool, like: States) -> View:
+        """Slot s is seen from place p where s <= p; the usual calls need no mask to say so."""
+        steps = places.shape[1]
+        turn = self.entrance.positions.turn(places, self.head_width, like)
+        if not filled:
+            return View(causal=steps > 1, turn=turn)
+        if steps == 1 and not ragged:
+            return View(turn=turn)
+        slots = from_the_start(filled + steps, places.device)
+        return View(visible=(slots <= places[..., None])[:, None], turn=turn, slots=places if ragged else None)
+
+    def _run(self, i: int, x: Features, view: View, state: State) -> tuple[Features, Grown, HeadWeights | None]:
+        layer, (keys, values) = self._layer(i), _names(i)
+        kept, sources = (state.rows[keys], state.rows[values]), state.sources
+        memory = ((sources[keys], sources[values]), sources["mask"]) if self.attention_taps else None
+        result: tuple[Features, Grown, HeadWeights | None]
+        if _again(self, layer):
+            result = checkpoint(layer, x, view, kept, memory, use_reentrant=False)
+        else:
+            result = layer(x, view, kept, memory)
+        return result
+
+    def _layer(self, i: int) -> DecoderLayer:
+        layer = self.layers[i]
+        assert isinstance(layer, DecoderLayer)
+        return layer
+
+
+def _names(layer: int) -> tuple[str, str]:
+    return f"{layer}.keys", f"{layer}.values"
+
+
+def _again(stack: TransformerEncoder | TransformerDecoder, layer: nn.Module) -> bool:
+    """Is this layer to be computed again in the backward pass? Not while somebody listens: a tap is passed once."""
+    assert isinstance(layer, EncoderLayer)
+    wanted = stack.checkpointing and stack.training and torch.is_grad_enabled()
+    return wanted and not any(listening(name) for name in layer.taps)

@@ -1,0 +1,59 @@
+"""The entrance of a stack that reads all tokens at once: embeddings scaled, brought to its width, and placed."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from seqloom import config
+from seqloom.config import Kind
+from seqloom.nn.positions import POSITIONS, Places, Positions, Sinusoidal
+from seqloom.shapes import Float, Tensor
+
+Dropout = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+
+class StackSettings(config.Settings):
+    """What Transformers and convolutions have in common."""
+
+    width: int = Field(256, ge=1)
+    layers: int = Field(3, ge=1)
+    positions: Annotated[config.Settings, Kind(POSITIONS)] = Sinusoidal.Settings()
+    scale_embedding: bool = True  # by sqrt(its width): embeddings are drawn small, positions are not
+    dropout: Dropout = 0.1
+
+
+class Entrance(nn.Module):
+    """dropout(P sqrt(E) embedding + position), the projection P only where widths differ."""
+
+    def __init__(self, settings: StackSettings, *, given: int, embedded: bool = True) -> None:
+        super().__init__()
+        self.scale = math.sqrt(given) if embedded and settings.scale_embedding else 1.0  # given frames stay as they are
+        same = given == settings.width
+        self.project = nn.Identity() if same else nn.Linear(given, settings.width, bias=False)
+        self.positions: Positions = POSITIONS.build(settings.positions, width=settings.width)
+        self.dropout = nn.Dropout(settings.dropout)
+
+    def forward(self, x: Float[Tensor, "N T E"], places: Places, end: int) -> Float[Tensor, "N T D"]:
+        """`x` at its places, all of which are below `end`."""
+        scaled = x if self.scale == 1.0 else x * self.scale
+        placed: Tensor = self.dropout(self.positions.added(self.project(scaled), places, end))
+        return placed
+
+
+def from_the_start(steps: int, device: torch.device) -> Places:
+    """0, 1, 2, ...: the places of sequences that are read whole."""
+    return torch.arange(steps, device=device)[None]
+
+
+def draw_xavier(module: nn.Module) -> None:
+    """Linear maps that keep the size of what flows through them, forward and backward (Glorot 2010); biases zero."""
+    for part in module.modules():
+        if isinstance(part, nn.Linear):
+            nn.init.xavier_uniform_(part.weight)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)

@@ -1,0 +1,138 @@
+"""Scaled dot-product attention of all heads at once, through torch's fused kernel (Vaswani 2017).
+
+softmax(q k^T / sqrt(d)) v per head. Weights exist only where somebody listens to their tap or shares them; computed
+step by step they give what the kernel gives. Keys and values may be kept: a memory's per source, shared by all its
+hypotheses and never copied; those of tokens per row, token p in slot p. `nn/attention.py` has the general attention
+(any score, any projection); this file has the one kind that is fast.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from seqloom.nn.attention import causal_mask
+from seqloom.nn.layers import rows_per_source
+from seqloom.nn.positions import Turn, turned
+from seqloom.nn.tape import listening, tap
+from seqloom.shapes import Bool, Features, Float, Int, Mask, States, Tensor
+
+Heads = Float[Tensor, "N H T d"]
+HeadWeights = Float[Tensor, "N H T S"]
+Kept = tuple[Float[Tensor, "N H P d"], Float[Tensor, "N H P d"]]  # keys and values of each row's tokens, P slots
+Grown = tuple[Float[Tensor, "N H Q d"], Float[Tensor, "N H Q d"]]  # the same after a call, Q = P + T
+Remembered = tuple[Float[Tensor, "B H S d"], Float[Tensor, "B H S d"]]  # keys and values of a memory
+
+
+@dataclass(frozen=True)
+class View:
+    """What the tokens of one call look at, and where their own keys and values go."""
+
+    visible: Bool[Tensor, "m 1 t Q"] | None = None  # which slots (m, t: 1 where all rows or tokens agree); None: all
+    causal: bool = False  # slots are the tokens of this call, and none sees a later one
+    turn: Turn | None = None
+    slots: Int[Tensor, "N T"] | None = None  # None: behind those that are filled
+
+
+class MultiHead(nn.Module):
+    """What self- and cross-attention share. Tap: `<name>` = weights (N H T S)."""
+
+    def __init__(self, width: int, heads: int, dropout: float, name: str) -> None:
+        super().__init__()
+        assert width % heads == 0, (width, heads)
+        self.heads, self.size, self.dropout, self.name = heads, width // heads, dropout, name
+        self.output = nn.Linear(width, width)
+
+    def attend(
+        self, query: Heads, kept: Remembered, view: View, share: bool = False
+    ) -> tuple[Features, HeadWeights | None]:
+        """What the queries find, heads side by side and projected; the weights too where they are shared."""
+        rows, _, steps, _ = query.shape
+        keys, values = kept
+        sources = keys.shape[0]
+        together = _by_source(query, sources)  # B H KT d: the hypotheses of a source ask at once
+        weights: Tensor | None = None
+        if share or listening(self.name):
+            scores = together @ keys.transpose(-1, -2) / math.sqrt(self.size)  # B H KT S
+            visible = causal_mask(scores.shape[2], scores.shape[3], scores.device) if view.causal else view.visible
+            if visible is not None:
+                scores = scores.masked_fill(~visible, -torch.inf)
+            weights = tap(self.name, _by_row(torch.softmax(scores, dim=-1), rows))  # N H T S
+            found = F.dropout(_by_source(weights, sources), self.dropout, self.training) @ values
+        else:
+            dropout = self.dropout if self.training else 0.0
+            found = F.scaled_dot_product_attention(
+                together, keys, values, attn_mask=view.visible, dropout_p=dropout, is_causal=view.causal
+            )
+        side_by_side = found.transpose(1, 2).reshape(rows, steps, self.heads * self.size)  # N T D
+        output: Tensor = self.output(side_by_side)
+        return output, weights
+
+
+class SelfHeads(MultiHead):
+    """Tokens attend to tokens of their own row: those of this call and those that were kept."""
+
+    def __init__(self, width: int, heads: int, dropout: float, name: str) -> None:
+        super().__init__(width, heads, dropout, name)
+        self.qkv = nn.Linear(width, 3 * width)
+
+    def forward(self, x: Features, kept: Kept | None, view: View) -> tuple[Features, Grown]:
+        """What was found, and all keys and values that are kept now."""
+        qkv = self.qkv(x).unflatten(-1, (3, self.heads, self.size))  # N T 3 H d
+        if view.turn is None:
+            query, key, value = (part.transpose(1, 2) for part in qkv.unbind(2))  # N H T d each
+        else:
+            query, key = (part.transpose(1, 2) for part in turned(qkv[:, :, :2], view.turn).unbind(2))
+            value = qkv[:, :, 2].transpose(1, 2)
+        grown = key, value
+        if kept is not None:
+            grown = appended(kept[0], key, view.slots), appended(kept[1], value, view.slots)
+        return self.attend(query, grown, view)[0], grown
+
+
+class CrossHeads(MultiHead):
+    """Tokens attend to a memory, whose keys and values are projected once."""
+
+    def __init__(self, width: int, heads: int, dropout: float, name: str, memory: int) -> None:
+        super().__init__(width, heads, dropout, name)
+        self.query = nn.Linear(width, width)
+        self.kv = nn.Linear(memory, 2 * width)
+
+    def keep(self, states: States) -> Remembered:
+        keys, values = self.kv(states).unflatten(-1, (2, self.heads, self.size)).unbind(2)  # B S H d each
+        return keys.transpose(1, 2), values.transpose(1, 2)
+
+    def forward(
+        self, x: Features, kept: Remembered, mask: Mask, share: bool = False
+    ) -> tuple[Features, HeadWeights | None]:
+        query = self.query(x).unflatten(-1, (self.heads, self.size)).transpose(1, 2)  # N H T d
+        return self.attend(query, kept, View(visible=mask[:, None, None]), share)
+
+
+def appended(kept: Float[Tensor, "N H P d"], new: Heads, slots: Int[Tensor, "N T"] | None) -> Float[Tensor, "N H Q d"]:
+    """Kept keys (or values) and new ones: behind them, or in the given slots of P + T."""
+    if not kept.shape[2]:
+        return new
+    grown = torch.cat([kept, new], dim=2)  # N H P+T d: where slots are given, the end is only room
+    return grown if slots is None else grown.scatter_(2, slots[:, None, :, None].expand_as(new), new)
+
+
+def _by_source(x: Float[Tensor, "N H T e"], sources: int) -> Float[Tensor, "B H KT e"]:
+    """The rows of one source side by side; of queries, as they come from a projection, a view."""
+    rows, heads, steps, size = x.shape
+    copies = rows_per_source(rows, sources)
+    if copies == 1:
+        return x
+    return x.view(sources, copies, heads, steps, size).transpose(1, 2).reshape(sources, heads, copies * steps, size)
+
+
+def _by_row(x: Float[Tensor, "B H KT e"], rows: int) -> Float[Tensor, "N H T e"]:
+    sources, heads, steps, size = x.shape
+    copies = rows_per_source(rows, sources)
+    if copies == 1:
+        return x
+    return x.view(sources, heads, copies, steps // copies, size).transpose(1, 2).reshape(rows, heads, -1, size)

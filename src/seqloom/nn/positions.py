@@ -1,0 +1,121 @@
+"""Positions: how attention and convolutions know where a token stands.
+
+Absolute positions are added to the vectors that a stack reads; rotary ones turn queries and keys. Rows of a batch may
+stand at different places, so places are tensors; a bound on them is known without asking the device.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import nn
+from torch.nn import functional as F
+
+from seqloom import config
+from seqloom.config import Table
+from seqloom.errors import SeqloomError
+from seqloom.shapes import Float, Int, Tensor
+
+Places = Int[Tensor, "n T"]  # n = N rows, or 1 where all rows stand at the same places
+Turn = tuple[Float[Tensor, "n T h"], Float[Tensor, "n T h"]]  # cosine and sine of each pair's angle, h = d / 2
+LONGEST_WAVE = 10_000.0
+
+
+def angles(places: Places, width: int, like: Tensor) -> Float[Tensor, "n T h"]:
+    """p / 10000^(2i / width) for every pair i; in float32 where `like` is less exact."""
+    dtype = torch.promote_types(like.dtype, torch.float32)
+    pairs = torch.arange(0, width, 2, device=places.device, dtype=dtype)
+    return places[..., None].to(dtype) * torch.exp(pairs * (-math.log(LONGEST_WAVE) / width))
+
+
+class Positions(nn.Module, ABC):
+    """One way to tell places."""
+
+    turns: ClassVar[bool] = False  # True: queries and keys are turned, rather than something added to the vectors
+
+    @abstractmethod
+    def added(self, x: Float[Tensor, "N T D"], places: Places, end: int) -> Float[Tensor, "N T D"]:
+        """The vectors with their places; every place is below `end`."""
+
+    def turn(self, places: Places, width: int, like: Tensor) -> Turn | None:
+        """By how much queries and keys of `width` per head are turned, as exactly as `like` is; None: not at all."""
+        return None
+
+
+class Sinusoidal(Positions):
+    """PE(p, 2i) = sin(p / 10000^(2i/D)), PE(p, 2i+1) = cos(p / 10000^(2i/D)) (Vaswani 2017): of any length."""
+
+    class Settings(config.Settings):
+        kind: Literal["sinusoidal"] = "sinusoidal"
+
+    def __init__(self, settings: Settings, *, width: int) -> None:
+        super().__init__()
+
+    def added(self, x: Float[Tensor, "N T D"], places: Places, end: int) -> Float[Tensor, "N T D"]:
+        angle = angles(places, x.shape[-1], x)
+        waves = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)[..., : x.shape[-1]]  # n T D
+        return x + waves.to(x.dtype)
+
+
+class Learned(Positions):
+    """A learned vector per place, up to `max_length` of them."""
+
+    class Settings(config.Settings):
+        kind: Literal["learned"] = "learned"
+        max_length: int = Field(512, ge=1)
+
+    def __init__(self, settings: Settings, *, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(settings.max_length, width))
+        nn.init.normal_(self.weight, std=width**-0.5)
+
+    def added(self, x: Float[Tensor, "N T D"], places: Places, end: int) -> Float[Tensor, "N T D"]:
+        if end > len(self.weight):  # the bound may be generous: only now the device is asked
+            self._refuse(int(places.max()) + 1)
+        return x + F.embedding(places, self.weight)
+
+    def _refuse(self, length: int) -> None:
+        if length > len(self.weight):
+            raise SeqloomError(
+                "E_LONG",
+                f"a sequence of {length} tokens, but positions are learned for {len(self.weight)}",
+                where="positions.max_length",
+                fix=f"train with max_length: {length} or more, or with sinusoidal or rotary positions",
+            )
+
+
+class Rotary(Positions):
+    """Queries and keys turned by angles that grow with their place, so that scores see distances only (Su 2021).
+
+    Dimensions i and i + d/2 of a head are one pair: (a, b) becomes (a cos - b sin, b cos + a sin).
+    """
+
+    turns = True
+
+    class Settings(config.Settings):
+        kind: Literal["rotary"] = "rotary"
+
+    def __init__(self, settings: Settings, *, width: int) -> None:
+        super().__init__()
+
+    def added(self, x: Float[Tensor, "N T D"], places: Places, end: int) -> Float[Tensor, "N T D"]:
+        return x
+
+    def turn(self, places: Places, width: int, like: Tensor) -> Turn | None:
+        angle = angles(places, width, like)
+        return angle.cos(), angle.sin()
+
+
+def turned(x: Float[Tensor, "N T *m d"], turn: Turn) -> Float[Tensor, "N T *m d"]:
+    """Every vector turned by its place's angles, whatever stands between place and vector (heads, queries and keys)."""
+    between = (None,) * (x.dim() - 3)
+    cos, sin = (part[(..., *between, slice(None))] for part in turn)  # n T 1.. h
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1).to(x.dtype)
+
+
+POSITIONS: Table[Positions] = Table("positions", {"sinusoidal": Sinusoidal, "learned": Learned, "rotary": Rotary})

@@ -1,0 +1,68 @@
+"""Losses on where a model looks, a of every target token t over the source positions i, averaged over the heads.
+
+    guided     -sum_i A_ti log a_ti                   A the gold alignment, rows of 0 where none is known (Chen 2016)
+    coverage   sum_i min(a_ti, sum_{t' < t} a_t'i)    looking again where one has looked before (See 2017)
+
+Both come from the same forward pass as the token's own loss, by a tape that keeps gradients, and are added to it token
+by token: counts stay those of tokens, and examples' weights apply. The model is asked for nothing but its taps.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from seqloom.batch import Batch
+from seqloom.errors import SeqloomError
+from seqloom.models.generator import Generator
+from seqloom.nn.layers import exact
+from seqloom.nn.tape import Tape
+from seqloom.shapes import Float, Tensor
+
+
+class AttentionLoss:
+    """Weighs both losses; `layer` counts from 1 where a decoder attends in several, the last by default."""
+
+    def __init__(self, guided: float, coverage: float, layer: int | None = None) -> None:
+        self.guided, self.coverage, self.layer = guided, coverage, layer
+
+    def tape(self, model: Generator) -> Tape:
+        """Listens to the weights of one pass of the decoder."""
+        return Tape(self._tap(model), keep_gradients=True)
+
+    def _tap(self, model: Generator) -> str:
+        taps, where = model.decoder.attention_taps, "task.guided_alignment" if self.guided else "task.coverage_loss"
+        if not taps:
+            fix = "use a decoder with attention, such as model.decoder.kind: luong, or leave this key out"
+            raise SeqloomError("E_RECIPE", "this model has no attention over the source", where=where, fix=fix)
+        if self.layer is not None and self.layer > len(taps):
+            what = f"layer {self.layer} of {len(taps)} that attend"
+            raise SeqloomError("E_RECIPE", what, where="task.attention_layer", fix="leave it out for the last one")
+        return taps[-1 if self.layer is None else self.layer - 1]
+
+    def values(self, tape: Tape, model: Generator, batch: Batch) -> Float[Tensor, "M"]:
+        """What to add to the loss of each of the M real target tokens, after the pass that `tape` listened to."""
+        assert batch.target is not None
+        weights = exact(tape.joined(self._tap(model), dim=2)).mean(1)  # B T S
+        total = torch.zeros_like(weights[..., 0])  # B T
+        if self.guided and batch.alignment is not None:  # a batch may hold none of those that are known
+            total = total + self.guided * guided(weights, batch.alignment)
+        if self.coverage:
+            total = total + self.coverage * repeated(weights)
+        return total[batch.target.mask]
+
+
+def guided(weights: Float[Tensor, "B T S"], gold: Float[Tensor, "B T s"]) -> Float[Tensor, "B T"]:
+    """Cross-entropy of the weights; a memory may go on behind the source (tags), where nothing is aligned."""
+    if weights.shape[-1] < gold.shape[-1]:
+        what = f"{gold.shape[-1]} source tokens became {weights.shape[-1]} positions: alignments cannot be followed"
+        raise SeqloomError(
+            "E_RECIPE", what, where="task.guided_alignment", fix="use an encoder that keeps every position"
+        )
+    known = weights[..., : gold.shape[-1]]
+    return -(gold.to(known.dtype) * known.clamp(min=torch.finfo(known.dtype).tiny).log()).sum(-1)
+
+
+def repeated(weights: Float[Tensor, "B T S"]) -> Float[Tensor, "B T"]:
+    """How much of each token's attention falls where earlier attention fell."""
+    past = weights.cumsum(1) - weights
+    return torch.minimum(weights, past).sum(-1)

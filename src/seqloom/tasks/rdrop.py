@@ -1,0 +1,39 @@
+"""R-Drop (Liang et al. 2021): two passes with other dropout must agree on what comes next.
+
+loss = (nll_p + nll_q) / 2 + alpha / 4 * (KL(p || q) + KL(q || p)), per target token: half of the paper's, so that the
+paper's alpha means the same here and alpha = 0 is the plain loss. This file compares the passes; it runs neither.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from seqloom.models.contracts import Head, State
+from seqloom.shapes import Bool, Features, Float, Tensor
+
+CHUNK_CELLS = 1 << 25  # log-probabilities beyond this many cells never exist whole
+FLOOR = -1e4  # stands for -inf: what neither pass may say adds nothing, where -inf minus -inf would add NaN
+
+Pass = tuple[Features, State]  # what the decoder made of the target, and the state that its head may look at
+
+
+def divergence(head: Head, one: Pass, other: Pass, mask: Bool[Tensor, "N T"], vocabulary: int) -> Float[Tensor, "M"]:
+    """KL(p || q) + KL(q || p) at the M real positions of two passes over the same N rows.
+
+    Cut by rows and not by positions, because a head may look at its row's state.
+    """
+    rows = max(1, CHUNK_CELLS // max(1, mask.shape[1] * vocabulary))
+    if len(mask) <= rows:
+        return _apart(head, one, other, mask)
+    parts = []
+    for index in torch.split(torch.arange(len(mask), device=mask.device), rows):
+        first, second = ((features[index], state.select(index, index)) for features, state in (one, other))
+        apart: Tensor = checkpoint(_apart, head, first, second, mask[index], use_reentrant=False)
+        parts.append(apart)
+    return torch.cat(parts)
+
+
+def _apart(head: Head, one: Pass, other: Pass, mask: Bool[Tensor, "N T"]) -> Float[Tensor, "M"]:
+    p, q = (head.log_probs(*passed)[mask].clamp(min=FLOOR) for passed in (one, other))  # M W
+    return ((p.exp() - q.exp()) * (p - q)).sum(-1)  # both divergences at once: sum p (p - q) + sum q (q - p), in logs
