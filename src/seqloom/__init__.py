@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from seqloom.api.compare import compare
+    from seqloom.api.distill import Distillation, distill
     from seqloom.api.evaluate import RunEvaluation, evaluate, evaluate_files
     from seqloom.api.fusion import fuse
     from seqloom.api.load import load, load_ensemble
@@ -28,6 +29,8 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "compare": "seqloom.api.compare",
+    "distill": "seqloom.api.distill",
+    "Distillation": "seqloom.api.distill",
     "evaluate": "seqloom.api.evaluate",
     "evaluate_files": "seqloom.api.evaluate",
     "RunEvaluation": "seqloom.api.evaluate",
@@ -44,6 +47,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Distillation",
     "Model",
     "Options",
     "Prediction",
@@ -51,6 +55,7 @@ __all__ = [
     "RunEvaluation",
     "SeqloomError",
     "compare",
+    "distill",
     "evaluate",
     "evaluate_files",
     "fuse",

@@ -92,9 +92,7 @@ class Batch:
     sources: Mapping[str, Source]
     target: Tokens | None
     examples: Sequence[int] = field(default_factory=tuple)
-    weights: Float[Tensor, "B"] | None = (
-        None  # how much each example counts in the loss; null: all alike
-    )
+    weights: Float[Tensor, "B"] | None = None  # how much each example counts in the loss; null: all alike
     alignment: Float[Tensor, "B T S"] | None = None  # gold, each row summing to 1, or to 0 where nothing is known
 
     def __len__(self) -> int:

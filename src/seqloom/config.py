@@ -74,8 +74,11 @@ S = TypeVar("S", bound=Settings)
 
 
 def _merged(default: Settings, given: Mapping[str, object]) -> dict[str, object]:
-    """`given` over `default`, key by key and level by level; another kind has nothing to keep."""
-    kept = dict(iter(default))
+    """`given` over `default`, key by key and level by level; another kind has nothing to keep.
+
+    Only what the default says itself is kept: what it leaves to its class may depend on what is given.
+    """
+    kept = {key: value for key, value in default if key in default.model_fields_set or key == "kind"}
     if given.get("kind", kept.get("kind")) != kept.get("kind"):
         return dict(given)
     for key, value in given.items():

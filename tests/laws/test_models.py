@@ -136,6 +136,19 @@ def test_ragged_reading_goes_on_where_each_row_ended(case: Case) -> None:
     close(features[:, 0], whole[torch.arange(len(batch)), lengths])
 
 
+@every_case
+@torch.no_grad()
+def test_ragged_reading_in_the_middle_leaves_rows_of_length_zero_as_they_were(case: Case) -> None:
+    generator, batch = build(case), some_batch()
+    lengths, tokens = torch.tensor([2, 0, 1, 0]), some_inputs(len(batch), STEPS)
+    _, state = generator.decoder(tokens[:, :2], started(generator, batch))
+    _, state = generator.decoder(tokens[:, 2:], state, lengths)
+    for row, length in enumerate(lengths.tolist()):
+        _, alone = generator.decoder(tokens[row : row + 1, : 2 + length], started(generator, only(batch, row)))
+        found = future(generator.decoder, state)[row : row + 1]
+        same_features(found, future(generator.decoder, alone, torch.tensor([row])), f"row {row}")
+
+
 # --- law 2: reorder --------------------
 
 

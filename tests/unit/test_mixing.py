@@ -53,6 +53,8 @@ def test_the_same_epoch_is_the_same_and_others_differ() -> None:
     assert np.array_equal(mixture.draws(1, 3), mixture.draws(1, 3))
     assert not np.array_equal(mixture.draws(1, 3), mixture.draws(1, 4))
     assert not np.array_equal(mixture.draws(1, 3), mixture.draws(2, 3))
+    passes = mixture.draws(1, 0)[:250].reshape(5, 50)
+    assert len({tuple(one) for one in passes.tolist()}) == 5, "every pass is shuffled anew"
     small = mixture.draws(1, 0) < 50
     assert small.sum() == 275, "half of the epoch, though it has only 50 pairs"
 

@@ -17,9 +17,10 @@ from seqloom.models.model import EncoderDecoder, Ensemble
 from seqloom.models.tables import DECODERS
 from seqloom.nn.frontends import EMBEDDINGS
 from seqloom.search.loop import Limits, search
-from seqloom.search.strategies import Beam
+from seqloom.search.strategies import STRATEGIES
 
 VOCABULARY = 12
+TRANSFORMER = {"kind": "transformer", "width": 8, "heads": 2, "layers": 2}
 
 
 def network(seed: int, **parts: object) -> EncoderDecoder:
@@ -35,11 +36,12 @@ def network(seed: int, **parts: object) -> EncoderDecoder:
 
 
 def unlike() -> list[EncoderDecoder]:
-    """An LSTM with Luong's attention, a GRU with Bahdanau's of another width, and an Elman network without any."""
+    """Luong's LSTM, a GRU with Bahdanau's attention and another width, an Elman network without any, a Transformer."""
     return [
         network(1, encoder={"width": 6}, decoder={"kind": "luong", "width": 6}),
         network(2, encoder={"cell": "gru", "width": 4}, decoder={"kind": "bahdanau", "cell": "gru", "width": 7}),
         network(3, encoder={"cell": "elman", "width": 4}, decoder={"kind": "rnn", "cell": "elman", "width": 3}),
+        network(4, encoder={"kind": "transformer", "width": 8, "heads": 2}, decoder=TRANSFORMER),
     ]
 
 
@@ -87,7 +89,7 @@ def test_an_ensemble_of_unlike_models_averages_their_probabilities() -> None:
 def test_law_2_joined_states_move_together(kind: str) -> None:
     made: dict[str, Scorer] = {
         "ensemble": Ensemble(unlike()),
-        "mixture": Mixture([*unlike(), language_model()], [0.5, 1.0, 2.0, 0.1], VOCABULARY),
+        "mixture": Mixture([*unlike(), language_model()], [0.5, 1.0, 2.0, 0.7, 0.1], VOCABULARY),
         "language model": language_model(),
     }
     rows = torch.tensor([1, 0, 2, 2, 5, 4, 6, 7, 9, 9])  # within their sources
@@ -118,11 +120,12 @@ def test_a_language_model_knows_no_source(kind: str) -> None:
     assert torch.allclose(log_probs.exp().sum(1), torch.ones(10, dtype=torch.float64))
 
 
-def test_search_with_an_ensemble_advised_by_a_language_model() -> None:
+@pytest.mark.parametrize("kind", ["beam", "diverse", "lexical"])
+def test_search_with_an_ensemble_advised_by_a_language_model(kind: str) -> None:
     """Batched equals alone, and `log_prob` is the ensemble's, `score` the sum of both."""
     ensemble, critic = Ensemble(unlike()), language_model("transformer")
     advice = Mixture([critic], [0.4], VOCABULARY)
-    chosen = Beam.Settings(size=3, n_best=2, length={"kind": "none"})
+    chosen = STRATEGIES.settings({"kind": kind, "size": 3, "n_best": 2, "length": "none"})
     limits = Limits(max_length=6)
     together = search(ensemble, sources(), chosen, advice=advice, limits=limits)
     assert any(each[0].tokens for each in together)

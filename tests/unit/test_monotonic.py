@@ -12,12 +12,14 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from seqloom.batch import BOS, EOS, Batch, Tokens
+from seqloom.config import validated
 from seqloom.errors import SeqloomError
 from seqloom.models import monotonic
-from seqloom.models.contracts import State
+from seqloom.models.contracts import Memory, State
 from seqloom.models.model import EncoderDecoder
 from seqloom.models.monotonic import Monotonic
 from seqloom.nn.tape import Tape
+from seqloom.recipe import Recipe
 from seqloom.search.strategies import STRATEGIES
 from seqloom.tasks.transduce import SearchSettings, Transduce
 
@@ -157,6 +159,28 @@ def test_what_is_put_in_the_place_of_the_weights_says_the_token_and_nothing_goes
     torch.testing.assert_close(after.sum(-1), torch.ones(3, 1, 1, dtype=torch.float64))
 
 
+@torch.no_grad()
+def test_gaps_in_a_memory_are_no_positions_and_weights_stand_where_the_memory_stands() -> None:
+    """As where a second source follows the padding of the first."""
+    model = network()
+    states = torch.randn(1, 3, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    summary = model.encode({"source": Tokens.pad([[6, EOS]])})["source"].summary
+    apart = torch.zeros(1, 5, WIDTH, dtype=torch.float64)
+    places, tokens = torch.tensor([0, 3, 4]), torch.tensor([[BOS, 7, 6]])
+    apart[:, places] = states
+    outputs, weights = [], []
+    for memory in (
+        Memory(states, torch.ones(1, 3, dtype=torch.bool), summary),
+        Memory(apart, torch.tensor([[True, False, False, True, True]]), summary),
+    ):
+        with Tape("decoder.attention") as tape:
+            outputs.append(model.decoder(tokens, model.decoder.start({"source": memory}, 1))[0])
+        weights.append(tape.joined("decoder.attention", dim=2))
+    torch.testing.assert_close(outputs[1], outputs[0], atol=1e-10, rtol=0)
+    torch.testing.assert_close(weights[1][..., places], weights[0], atol=1e-10, rtol=0)
+    assert not weights[1][..., 1:3].any()
+
+
 @pytest.mark.parametrize("ragged", [False, True])
 def test_pieces_equal_the_whole_with_their_gradients(ragged: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     model, batch = network(), some_batch()
@@ -191,7 +215,7 @@ def test_gradients_of_the_sum_over_alignments() -> None:
     memory = model.encode({"source": Tokens.pad([[6, 7, EOS], [EOS]])})["source"]
 
     def said(states: Tensor) -> Tensor:
-        read = type(memory)(states.masked_fill(~mask[..., None], 0.0), mask, memory.summary)
+        read = Memory(states.masked_fill(~mask[..., None], 0.0), mask, memory.summary)
         return model.decoder(tokens, model.decoder.start({"source": read}, 2))[0]
 
     assert gradcheck(said, (states,))
@@ -229,6 +253,16 @@ def test_the_head_is_none_unless_a_recipe_says_otherwise() -> None:
     assert EncoderDecoder.Settings.model_validate(settings.model_dump(mode="json")) == settings
     assert EncoderDecoder.Settings().head.kind == "linear"  # type: ignore[attr-defined]
     assert EncoderDecoder.Settings.model_validate({"head": {"bias": False}}).head.bias is False  # type: ignore[attr-defined]
+
+
+def test_so_it_is_in_a_whole_recipe() -> None:
+    """Whose own default model has a linear head: what a default leaves to its class depends on what is given."""
+    raw = {"data": {"train": "pairs.tsv"}, "training": {"steps": 1}, "model": {"decoder": {"kind": "monotonic"}}}
+    recipe = validated(Recipe, raw, "recipe.yaml")
+    assert recipe.model.head.kind == "none"  # type: ignore[attr-defined]
+    assert validated(Recipe, recipe.model_dump(mode="json"), "recipe.yaml") == recipe
+    other = validated(Recipe, {**raw, "model": {"encoder": {"layers": 2}}}, "recipe.yaml")
+    assert other.model.head.kind == "linear"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

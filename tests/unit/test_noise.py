@@ -9,10 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.batch import EOS, MASK, SPECIALS, UNK, Tokens
+from seqloom.batch import EOS, MASK, SEP, SPECIALS, UNK, Tokens
 from seqloom.config import validated
 from seqloom.errors import SeqloomError
-from seqloom.tasks.noise import Noise, dropped, edited, noisy, swapped
+from seqloom.tasks.noise import Noise, dropped, edited, noisy, swapped, words
 
 FIRST, VOCABULARY = len(SPECIALS), 5_000
 
@@ -192,3 +192,11 @@ def test_noise_on_rows_of_eos_alone_is_nothing() -> None:
     everything = Noise(drop=1.0, replace=1.0, swap=1.0, mask=1.0)
     for found in (noisy(tokens, everything, VOCABULARY, remove=True), edited(tokens, 9.0, VOCABULARY)):
         assert real(found) == [[EOS], [EOS]]
+
+
+def test_what_stands_before_a_source_is_left_alone() -> None:
+    """Tags and their separator: noise strikes the text behind the last SEP; a SEP behind the mask is none."""
+    ids = torch.tensor([[20, 21, SEP, 22, SEP, 7, 8, 9, EOS], [7, 8, EOS, SEP, 7, 7, 7, 7, 7]])
+    tokens = Tokens(ids, torch.tensor([[True] * 9, [True] * 3 + [False] * 6]))
+    assert words(tokens)[0].tolist() == [False] * 5 + [True] * 3 + [False]
+    assert words(tokens)[1].tolist() == [True, True] + [False] * 7

@@ -28,6 +28,7 @@ from seqloom.nn.frontends import Learned as LearnedEmbedding
 from seqloom.nn.multihead import MultiHead, View
 from seqloom.nn.positions import POSITIONS, Rotary, Sinusoidal, turned
 from seqloom.nn.tape import Tape
+from seqloom.training.optim import looked_up
 from toy_echo import VOCABULARY, share_right, trained
 
 WIDTH, HEADS, INNER, LAYERS = 8, 2, 12, 2
@@ -270,6 +271,11 @@ def test_rows_that_read_less_may_use_slots_beyond_learned_positions() -> None:
     alone(tokens, state)
     with pytest.raises(SeqloomError, match="max_length"):
         alone(tokens, alone(tokens, state)[1])
+
+
+def test_learned_positions_are_spared_by_weight_decay_as_embeddings_are() -> None:
+    positions = encoder(positions="learned").entrance.positions
+    assert list(looked_up(positions)) == list(positions.parameters()) != []
 
 
 # --- the fused kernel and the explicit way --------------------

@@ -72,6 +72,7 @@ def attended(model: Model, sources: Sequence[Encoded], said: Sequence[Hypothesis
     if not layers:
         raise no_attention()
     weights = layers[-1].mean(1).double().cpu().numpy()  # B T S
+    assert weights.shape[2] >= max(len(encoded.source) for encoded in sources), "a weight for every token of the source"
     found = []
     for row, (encoded, hypothesis) in enumerate(zip(sources, said, strict=True)):
         last = len(encoded.source)

@@ -111,6 +111,9 @@ def load_ensemble(
             what = f"the {odd[0]} vocabularies of {first.name} and {other.name} differ"
             fix = "train the members on one vocabulary: the same data, recipe text settings and seed of the split"
             raise SeqloomError("E_BUNDLE", what, fix=fix)
+        if first.recipe.model.copies != other.recipe.model.copies:
+            what = f"one of {first.name} and {other.name} copies words from the source, the other cannot"
+            raise SeqloomError("E_BUNDLE", what, fix="give all members the same kind of head")
     ensemble = Ensemble([model.network for model in models]).to(first.device).eval()
     name = "+".join(model.name for model in models)
     return Model(

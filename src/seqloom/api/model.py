@@ -303,7 +303,7 @@ class Model:
         """The k likeliest next tokens after a beginning of the answer, each with the whole answer it leads to."""
         if k < 1:
             raise SeqloomError("E_USAGE", f"{k} alternatives: at least 1")
-        chosen = validated(Options, {**options, "prefix": prefix}, "options")
+        chosen = validated(Options, {**options, "prefix": prefix, "split": False}, "options")
         self.refuse_long([text], chosen)
         return alternatives(self, text, k, chosen)
 

@@ -117,7 +117,7 @@ class Options(Settings):
             return validated(SearchSettings, {"strategy": self._strategy(recipe.strategy), "limits": limits}, "search")
         except SeqloomError as error:
             fix = "a wider beam, or a smaller n_best" if "n_best" in error.what else error.fix
-            fix = "a beam that the groups divide" if "groups" in error.what else fix
+            fix = "a beam that the groups divide" if "does not divide" in error.what else fix
             raise SeqloomError("E_USAGE", error.what.removeprefix("strategy: "), fix=fix) from None
 
     def _strategy(self, recipe: Settings) -> dict[str, object]:
@@ -140,8 +140,8 @@ class Options(Settings):
     def _diverse(self, beam: dict[str, object]) -> dict[str, object]:
         """A beam as groups; without any beam, groups of a size of ours."""
         assert self.groups is not None
-        if beam["kind"] == "sample":
-            raise SeqloomError("E_USAGE", "groups: samples differ by themselves", fix="ask for a beam")
+        if beam["kind"] == "sample" or (self.strategy is not None and beam["kind"] not in BEAMS):
+            raise SeqloomError("E_USAGE", f"groups: {beam['kind']} search has no beam to divide", fix="ask for a beam")
         size = beam["size"] if beam["kind"] in BEAMS else self.groups * GROUPS_OF
         kept = {key: value for key, value in beam.items() if key in ("length", "stop")}
         penalty = {} if self.diversity is None else {"penalty": self.diversity}

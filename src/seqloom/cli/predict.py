@@ -69,7 +69,10 @@ def command(
         None, "--one-of", metavar="FILE", help="Every output is one of the lines of this file."
     ),
     pattern: str | None = typer.Option(
-        None, "--pattern", metavar="REGEX", help="Every output matches: literals, [a-z], ., \\d, (a|b), *, +, ?, {2,4}."
+        None,
+        "--pattern",
+        metavar="REGEX",
+        help=r"Every output matches: literals, \[a-z], ., \d, (a|b), *, +, ?, {2,4}.",
     ),
     no_repeat: int | None = typer.Option(None, "--no-repeat", help="No n-gram of this length twice."),
     prefix: str = typer.Option("", "--prefix", help="Every output begins with this text."),

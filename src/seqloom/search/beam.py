@@ -57,7 +57,8 @@ class Beam(Strategy):
     Each step looks at the 2K best of the K*W continuations. Those that end are accepted only if they stand among the
     first K: one that would not have stayed in the beam may not win by being short. The K best that go on stay live.
 
-    stop: `finished` as soon as `finish` hypotheses (default K) have ended;
+    stop: `finished` as soon as `finish` hypotheses have ended; where `finish` is not given, as soon as K have and none
+          that lives is more probable than all of them (on a small vocabulary K poor ones may end before a good one);
           `all` as soon as the K best of ended and live ones, by their present score, have all ended;
           `bound` as soon as no live hypothesis can still beat the worst of the `n_best` that are returned, whatever
           the model may say within the limit (log-probabilities must be <= 0).
@@ -114,7 +115,7 @@ class Beam(Strategy):
             advice=torch.where(moves, advice.gather(1, order), 0),
             totals=torch.where(moves, live, left),  # where nothing goes on, what was live and did not end is truncated
         )
-        return self._retired(frontier, frontier.done | ~goes_on | self._may_stop(frontier))
+        return replace(frontier, done=frontier.done | ~goes_on | self._may_stop(frontier))
 
     def _collected(self, frontier: Frontier, totals: Float[Tensor, "B M"], those: Candidates) -> Frontier:
         """Put the candidates that end into the pool, which keeps the K best."""
@@ -125,16 +126,21 @@ class Beam(Strategy):
         return replace(frontier, endings=endings, ended=frontier.ended + those.ends.sum(1, keepdim=True))
 
     def _may_stop(self, frontier: Frontier) -> Bool[Tensor, "B"]:
-        if self.settings.stop == "finished":
-            return frontier.ended[:, 0] >= self.finish
         top = frontier.totals.amax(1)
+        if self.settings.stop == "finished":
+            enough = frontier.ended[:, 0] >= self.finish
+            if self.settings.finish is not None:
+                return enough
+            ended = self.normalisation.log_prob(frontier.endings.scores, frontier.endings.lengths).amax(1)
+            return enough & (ended >= top)
         if self.settings.stop == "all":
             return frontier.endings.scores[:, -1] >= self.normalisation.score(top, frontier.lengths)
         return frontier.endings.scores[:, self.settings.n_best - 1] >= self.normalisation.bound(top, frontier.limits)
 
-    def _retired(self, frontier: Frontier, done: Bool[Tensor, "B"]) -> Frontier:
+    def retired(self, frontier: Frontier) -> Frontier:
         """Where a source is done, its live hypotheses take the places that no ended one has, as truncated."""
-        totals = frontier.totals.masked_fill(~done[:, None], NEVER)
+        done = frontier.done[:, None]
+        totals = frontier.totals.masked_fill(~done, NEVER)
         lengths = frontier.lengths[:, None].expand(totals.shape)
         rows = torch.arange(self.hypotheses, device=lengths.device).expand(lengths.shape)
         nothing = torch.zeros_like(totals)
@@ -144,12 +150,11 @@ class Beam(Strategy):
         return replace(
             frontier,
             endings=frontier.endings.best(live, self.hypotheses),
-            totals=frontier.totals.masked_fill(done[:, None], NEVER),
-            done=done,
+            totals=frontier.totals.masked_fill(done, NEVER),
         )
 
     def end(self, frontier: Frontier) -> Endings:
-        return frontier.endings.first(self.settings.n_best)
+        return self.retired(frontier).endings.first(self.settings.n_best)
 
 
 def _marked(rows: Int[Tensor, "B M"], marks: Bool[Tensor, "B M"], count: int) -> Bool[Tensor, "B K"]:

@@ -70,7 +70,8 @@ class Diverse(Strategy):
         """One step of one group, which others have made some tokens dear to."""
         candidates = group.candidates(offers)
         index = best((candidates - self.penalty * taken[:, None]).flatten(1), 2 * self.beam.hypotheses)[1]
-        return self.beam.moved(group, offers, candidates.flatten(1).gather(1, index), index)
+        moved = self.beam.moved(group, offers, candidates.flatten(1).gather(1, index), index)
+        return self.beam.retired(moved)  # other groups go on: what is left of this one is put away
 
     def _rows(self, number: int) -> tuple[int, int]:
         return number * self.beam.hypotheses, (number + 1) * self.beam.hypotheses

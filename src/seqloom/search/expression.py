@@ -89,13 +89,13 @@ class _Repeat(_Tree):
     most: int | None
 
     def put(self, places: Places, before: int) -> int:
+        first = before
         for _ in range(self.least):
-            before = self.part.put(places, before)
+            first = places.new()
+            places.free[before].append(first)
+            before = self.part.put(places, first)
         if self.most is None:
-            loop = places.new()
-            places.free[before].append(loop)
-            places.free[self.part.put(places, loop)].append(loop)
-            return loop
+            return self._endless(places, first, before)
         end = places.new()
         for _ in range(self.most - self.least):
             places.free[before].append(end)
@@ -104,6 +104,16 @@ class _Repeat(_Tree):
             before = self.part.put(places, first)
         places.free[before].append(end)
         return end
+
+    def _endless(self, places: Places, first: int, before: int) -> int:
+        """Back to where the last repetition began; where none is needed, one that may be left out."""
+        if self.least:
+            places.free[before].append(first)
+            return before
+        loop = places.new()
+        places.free[before].append(loop)
+        places.free[self.part.put(places, loop)].append(loop)
+        return loop
 
 
 # --- reading -----------------------------------------------------------------------------------------------------

@@ -55,6 +55,10 @@ class Normalisation(ABC):
         """Scores of hypotheses with so many `tokens` (EOS not counted); T is at least 1, as `length` says."""
         return log_probs / self.divisor(tokens.clamp(min=1).to(log_probs.dtype))
 
+    def log_prob(self, scores: Float[Tensor, "*shape"], tokens: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        """What had this score: the inverse of `score`."""
+        return scores * self.divisor(tokens.clamp(min=1).to(scores.dtype))
+
     def bound(self, log_probs: Float[Tensor, "*shape"], limits: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """The best score that a live hypothesis can still reach within its limit of tokens.
 

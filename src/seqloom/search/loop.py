@@ -159,14 +159,20 @@ def _promised(
 
 def _check_prefixes(prefixes: Tokens, constraints: Sequence[Constraint], limits: Int[Tensor, "B"]) -> None:
     """E_USAGE where a prefix fits no output that a constraint on whole outputs allows."""
-    for constraint in constraints:
-        if constraint.whole:
-            pairs = zip(prefixes.ids, prefixes.lengths.tolist(), limits, strict=True)
-            for number, (ids, length, limit) in enumerate(pairs, start=1):
-                if not constraint.admits(ids[:length], limit[None]):
-                    what = f"no output that {constraint.whole} allows begins with the prefix"
-                    fix = "give another prefix, or leave it out"
-                    raise SeqloomError("E_USAGE", what, where=f"source {number}", fix=fix)
+    judges = [constraint for constraint in constraints if constraint.whole]
+    if not judges:
+        return
+    rows = zip(prefixes.ids.tolist(), prefixes.lengths.tolist(), limits.tolist(), strict=True)
+    different: dict[tuple[tuple[int, ...], int], int] = {}  # many sources have the same prefix
+    for number, (ids, length, limit) in enumerate(rows, start=1):
+        different.setdefault((tuple(ids[:length]), limit), number)
+    for (ids, limit), number in different.items():
+        prefix, most = (torch.tensor(values, dtype=torch.long, device=limits.device) for values in (ids, [limit]))
+        for constraint in judges:
+            if not constraint.admits(prefix, most):
+                what = f"no output that {constraint.whole} allows begins with the prefix"
+                fix = "give another prefix, or leave it out"
+                raise SeqloomError("E_USAGE", what, where=f"source {number}", fix=fix)
 
 
 def _widened(advice: StepLogProbs, width: int) -> StepLogProbs:

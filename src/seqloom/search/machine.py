@@ -14,7 +14,7 @@ from jaxtyping import Bool, Int32
 
 from seqloom.errors import SeqloomError
 
-MAX_PLACES = 60_000  # states before, and
+MAX_PLACES = 150_000  # states before, and
 MAX_STATES = 10_000  # after the automaton is made deterministic,
 MAX_WORK = 5_000_000  # and the places in all sets that are looked at on the way
 

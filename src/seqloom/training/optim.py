@@ -19,6 +19,7 @@ from torch import nn
 from seqloom import config, weights
 from seqloom.config import Table
 from seqloom.nn.frontends import Embedding
+from seqloom.nn.positions import Positions
 from seqloom.shapes import Tensor
 from seqloom.training.schedules import SCHEDULES, Schedule
 
@@ -92,6 +93,7 @@ def looked_up(module: nn.Module) -> Iterable[nn.Parameter]:
 
 @looked_up.register(nn.Embedding)
 @looked_up.register(Embedding)
+@looked_up.register(Positions)
 def _(module: nn.Module) -> Iterable[nn.Parameter]:
     return module.parameters(recurse=False)
 
