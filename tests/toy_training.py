@@ -65,6 +65,9 @@ class ToyBatches:
         self.examples: list[Example] = [(source, [*reversed(source), EOS]) for source in sources]
         self.size = size
 
+    def count(self, number: int) -> int:
+        return -(-len(self.examples) // self.size)
+
     def epoch(self, number: int, skip: int = 0) -> Iterator[Batch]:
         order = list(range(len(self.examples)))
         seeded_random(7, number, stream="order").shuffle(order)

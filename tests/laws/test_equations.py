@@ -19,17 +19,24 @@ every_recurrent_case = pytest.mark.parametrize("case", RECURRENT, ids=str)
 
 
 class Loop:
-    """h: the states of the layers; c: the context; fed: what the last step hands to the recurrence, zero at first."""
+    """h: the states of the layers; c: the context; fed: what the last step hands to the recurrence, zero at first;
+    past: the sum of the weights of earlier steps, which a score with coverage reads."""
 
     def __init__(self, decoder: RecurrentDecoder, settings: RecurrentDecoder.Settings, memory: Memory) -> None:
         self.decoder, self.settings, self.memory = decoder, settings, memory
         self.layers = list(decoder.bridge(memory))
         self.fed: Tensor | None = None
+        covers = settings.attention is not None and settings.attention.coverage
+        self.past = memory.states.new_zeros(memory.mask.shape) if covers else None
 
     def attend(self, query: Tensor) -> Tensor:
         attention = self.decoder.attention
         assert attention is not None
-        return attention(query[:, None], attention.prepare(self.memory.states, self.memory.mask))[:, 0]
+        prepared = attention.prepare(self.memory.states, self.memory.mask)
+        context, weights = attention.attend(query[:, None], prepared, past=self.past)
+        if self.past is not None:
+            self.past = self.past + weights.mean(1)[:, 0]
+        return context[:, 0]
 
     def step(self, token: Tensor) -> Tensor:
         decoder, settings, context = self.decoder, self.settings, None
@@ -82,7 +89,8 @@ def test_the_recurrent_decoder_is_its_equations(case: Case) -> None:
     memories, tokens = generator.encode(batch.sources), some_inputs(len(batch), STEPS)
     features, _ = decoder(tokens, decoder.start(memories, len(batch)))
     loop = Loop(decoder, settings, memories["source"])
-    close(features, torch.stack([loop.step(tokens[:, t]) for t in range(STEPS)], dim=1))
+    own = features[..., : decoder.width]  # behind them a copying head finds the weights
+    close(own, torch.stack([loop.step(tokens[:, t]) for t in range(STEPS)], dim=1))
 
 
 @every_recurrent_case

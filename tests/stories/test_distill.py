@@ -224,15 +224,17 @@ def test_extras_and_weights_travel_along_and_a_tsv_holds_no_tabs(tabs: bool, seq
 def test_a_recipe_of_the_students_own_brings_its_model_and_data(seqloom: Command, run: Path, tmp_path: Path) -> None:
     raw = yaml.safe_load((run / "recipe.yaml").read_text())
     raw["model"]["encoder"]["width"] = 8
-    raw["data"] = {"train": raw["data"]["train"], "dev": raw["data"]["train"], "test": raw["data"]["train"]}
+    pairs = raw["data"]["train"]["path"]
+    raw["data"] = {"train": pairs, "dev": pairs, "test": pairs}
     own, student = tmp_path / "own.yaml", tmp_path / "student.yaml"
     own.write_text(yaml.safe_dump(raw))
     answer = seqloom(
         "distill", run, "-o", tmp_path / "d.tsv", "--beam", 1, "--data", own, "--recipe", student, "--json"
     )
+    assert answer.code == 0, answer.err
     report = json.loads(answer.out)
     recipe = load_recipe(student)
     assert recipe.model.model_dump()["encoder"]["width"] == 8
     assert report["held_out"] == {}  # files were given
-    assert report["taught"] + report["left_out"] == len(Path(raw["data"]["train"]["path"]).read_text().splitlines())
-    assert recipe.data.files()["dev"] == [raw["data"]["train"]["path"]]
+    assert report["taught"] + report["left_out"] == len(Path(pairs).read_text().splitlines())
+    assert recipe.data.files()["dev"] == [pairs]

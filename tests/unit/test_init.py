@@ -75,7 +75,7 @@ def test_every_kind_of_data_gets_a_recipe_that_trains(kind: str, tmp_path: Path)
     assert (kind_of(recipe.source.tokenizer), kind_of(recipe.target.tokenizer)) == tokenizers
     assert [kind_of(metric) for metric in recipe.evaluation.metrics] == metrics
     assert recipe.training.metric in metrics
-    assert recipe.training.steps == choices.steps
+    assert recipe.training.epochs == choices.epochs
     short = recipe.with_(
         training=recipe.training.with_(steps=2, validate_every=None),
         evaluation=recipe.evaluation.with_(validate_examples=2),
@@ -136,7 +136,7 @@ def test_every_choice_says_why(tmp_path: Path) -> None:
         "tokenizer:",
         "dropout:",
         "label_smoothing:",
-        "steps:",
+        "epochs:",
         "metric:",
         "schedule:",
         "metrics:",

@@ -167,9 +167,3 @@ def test_plateau_falls_after_too_many_validations_without_improvement() -> None:
     again = schedule({"kind": "plateau", "factor": 0.5, "patience": 1, "min": 0.2})
     again.load(found.state())
     assert again.factor(1) == 0.2
-
-
-def test_a_cosine_needs_an_end() -> None:
-    with pytest.raises(SeqloomError, match="cosine needs an end"):
-        validated(Training, {"epochs": 3, "schedule": "cosine"}, "recipe.yaml")
-    validated(Training, {"epochs": 3, "schedule": {"kind": "cosine", "steps": 10}}, "recipe.yaml")

@@ -73,11 +73,11 @@ def text(hypothesis: Hypothesis) -> str:
 
 
 def test_a_beam_waits_for_a_live_hypothesis_that_beats_all_that_ended() -> None:
-    """aaaa is nearly certain, but on so small a vocabulary two poor hypotheses have ended before it does."""
-    script = {"": {"a": 0.98}, "a": {"a": 0.98}, "aa": {"a": 0.98}, "aaa": {"a": 0.98}, "aaaa": {"<eos>": 0.98}}
-    script["*"] = {"<eos>": 0.9}
+    """aaaa has the most probability by far, but b and aab have ended before it does."""
+    fork, certain = {"a": 0.9, "b": 0.09}, {"a": 0.98}
+    script = {"": fork, "a": certain, "aa": fork, "aaa": certain, "aaaa": {"<eos>": 0.98}, "*": {"<eos>": 0.99}}
     assert text(run(script, Beam.Settings(size=2))[0]) == "aaaa"
-    assert text(run(script, Beam.Settings(size=2, finish=2))[0]) != "aaaa", "asked for two, it takes the first two"
+    assert text(run(script, Beam.Settings(size=2, finish=2))[0]) == "aab", "asked for two, it takes the first two"
 
 
 # --- length ------------------------------------------------------------------------------------------------------

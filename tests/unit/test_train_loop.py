@@ -248,3 +248,24 @@ def test_impossible_settings_are_refused(raw: dict[str, object]) -> None:
     with pytest.raises(SeqloomError) as refusal:
         validated(Training, raw, "recipe.yaml")
     assert refusal.value.code == "E_RECIPE"
+
+
+def test_a_cosine_over_epochs_ends_with_the_last_of_them() -> None:
+    """22 examples in batches of 4, two to a step: 3 steps an epoch, 6 in all; the rate at the last one is zero."""
+    raw = {"epochs": 2, "accumulate": 2, "log_every": 1, "schedule": "cosine", "optimiser": {"kind": "adam", "lr": 1.0}}
+    rates = [event.lr for event in run(raw) if isinstance(event, Logged)]
+    assert len(rates) == 6
+    assert rates[-1] == pytest.approx(0.0, abs=1e-12)
+    assert rates[2] == pytest.approx(0.5), "half the way, half the rate"
+
+
+def test_of_equal_validations_the_surer_one_is_kept() -> None:
+    values = iter([(1.0, 3.0), (1.0, 2.0), (1.0, 2.5), (0.5, 9.0)])
+
+    def validate(model: torch.nn.Module) -> dict[str, float]:
+        wer, nll = next(values)
+        return {"wer": wer, "nll": nll}
+
+    training = validated(Training, {"steps": 4, "validate_every": 1, "metric": "wer"}, "test")
+    events = list(fit(ToyTask(), toy_model(), ToyBatches(), training, validate=validate, seed=1))
+    assert [event.best for event in events if isinstance(event, Checkpoint)] == [True, True, False, True]

@@ -26,7 +26,7 @@ from seqloom.nn.entrance import from_the_start
 from seqloom.nn.feedforward import FeedForward
 from seqloom.nn.frontends import Learned as LearnedEmbedding
 from seqloom.nn.multihead import MultiHead, View
-from seqloom.nn.positions import POSITIONS, Rotary, Sinusoidal, turned
+from seqloom.nn.positions import POSITIONS
 from seqloom.nn.tape import Tape
 from seqloom.training.optim import looked_up
 from toy_echo import VOCABULARY, share_right, trained
@@ -119,7 +119,7 @@ def test_the_encoder_is_torchs_with_the_same_weights(norm: str, activation: str)
         theirs.norm.load_state_dict(ours.norm.state_dict())  # type: ignore[union-attr]
     values, mask = some(3, 5, WIDTH), torch.arange(5) < torch.tensor([[5], [2], [3]])
     memory = ours(Frames(values, mask))
-    placed = values.masked_fill(~mask[..., None], 0.0) + waves(5, WIDTH)
+    placed = ours.entrance(values.masked_fill(~mask[..., None], 0.0), from_the_start(5, mask.device), 5)
     expected = theirs(placed, src_key_padding_mask=~mask)
     torch.testing.assert_close(memory.states[mask], expected[mask], **CLOSE)
     assert not memory.states[~mask].any()
@@ -144,7 +144,7 @@ def test_the_decoder_is_torchs_with_the_same_weights(norm: str, activation: str)
     tokens = torch.tensor([[6, 7, 8], [9, 6, 3]])
     features, _ = ours(tokens, ours.start({"source": Memory(states, mask, ())}, 2))
     later = torch.ones(3, 3, dtype=torch.bool).triu(1)
-    placed = ours.embedding(tokens) + waves(3, WIDTH)
+    placed = ours.entrance(ours.embedding(tokens), from_the_start(3, mask.device), 3)
     expected = theirs(placed, states, tgt_mask=later, memory_key_padding_mask=~mask)
     torch.testing.assert_close(features, expected, **CLOSE)
 
@@ -182,60 +182,7 @@ def test_linear_maps_are_drawn_by_xavier_and_biases_are_zero() -> None:
         assert part.bias is None or not part.bias.any()
 
 
-# --- positions --------------------
-
-
-def waves(length: int, width: int) -> Tensor:
-    """PE(p, 2i) = sin(p / 10000^(2i/D)), PE(p, 2i+1) = cos(p / 10000^(2i/D)), entry by entry."""
-    table = torch.empty(length, width, dtype=torch.float64)
-    for place in range(length):
-        for i in range(width):
-            angle = place / 10_000 ** ((i - i % 2) / width)
-            table[place, i] = math.cos(angle) if i % 2 else math.sin(angle)
-    return table
-
-
-@pytest.mark.parametrize("width", [6, 7])
-def test_sinusoidal_positions_are_their_formula(width: int) -> None:
-    positions, x = Sinusoidal(Sinusoidal.Settings(), width=width), some(2, 5, width)
-    torch.testing.assert_close(positions.added(x, from_the_start(5, x.device), 5), x + waves(5, width), **CLOSE)
-    places = torch.tensor([[3, 4], [0, 9]])  # rows at places of their own
-    torch.testing.assert_close(positions.added(x[:, :2], places, 10), x[:, :2] + waves(10, width)[places], **CLOSE)
-
-
-def test_half_precision_keeps_exact_angles() -> None:
-    positions = Sinusoidal(Sinusoidal.Settings(), width=8)
-    zeros, place = torch.zeros(1, 1, 8, dtype=torch.bfloat16), torch.tensor([[1001]])  # bfloat16 knows 1000 and 1004
-    found = positions.added(zeros, place, 1002)
-    torch.testing.assert_close(found.double(), waves(1002, 8)[None, -1:], atol=4e-3, rtol=0)
-
-
-def test_rotary_scores_depend_on_the_distance_alone() -> None:
-    positions, query, key = Rotary(Rotary.Settings(), width=6), some(1, 1, 6), some(1, 1, 6, seed=1)
-
-    def score(p: int, q: int) -> float:
-        def at(x: Tensor, place: int) -> Tensor:
-            turn = positions.turn(torch.tensor([[place]]), 6, x)
-            assert turn is not None
-            return turned(x, turn)
-
-        return float((at(query, p) * at(key, q)).sum())
-
-    assert score(0, 0) == pytest.approx(float((query * key).sum()), abs=1e-12)
-    for distance in range(-4, 5):
-        scores = [score(place + distance, place) for place in (4, 5, 17, 230)]
-        assert scores == pytest.approx([scores[0]] * 4, abs=1e-10)
-    assert len({round(score(place, 0), 9) for place in range(6)}) == 6
-
-
-def test_turning_keeps_lengths_and_serves_all_heads_alike() -> None:
-    x, places = some(2, 3, 2, 4, 6), torch.tensor([[0, 1, 2], [5, 6, 7]])  # N T (q, k) H d
-    turn = Rotary(Rotary.Settings(), width=24).turn(places, 6, x)
-    assert turn is not None
-    found = turned(x, turn)
-    torch.testing.assert_close(found.norm(dim=-1), x.norm(dim=-1), **CLOSE)
-    torch.testing.assert_close(found[:, :, 1, 2], turned(x[:, :, 1, 2], turn), **CLOSE)
-    torch.testing.assert_close(found[0, 0], x[0, 0])  # place 0 is not turned
+# --- places --------------------
 
 
 @pytest.mark.parametrize("kind", list(POSITIONS))
@@ -445,11 +392,10 @@ def test_impossible_settings_are_refused(raw: dict[str, object], message: str) -
 
 @pytest.mark.parametrize("scaled", [True, False])
 def test_embeddings_are_scaled_if_asked(scaled: bool) -> None:
-    alone = decoder(None, scale_embedding=scaled)
-    tokens = torch.tensor([[6, 7]])
-    found = alone.entrance(alone.embedding(tokens), from_the_start(2, tokens.device), 2) - waves(2, WIDTH)
-    factor = math.sqrt(WIDTH) if scaled else 1.0
-    torch.testing.assert_close(found, alone.embedding(tokens) * factor, **CLOSE)
+    alone, places = decoder(None, scale_embedding=scaled), from_the_start(2, torch.device("cpu"))
+    embedded = alone.embedding(torch.tensor([[6, 7]]))
+    found = alone.entrance(embedded, places, 2) - alone.entrance(torch.zeros_like(embedded), places, 2)
+    torch.testing.assert_close(found, embedded * (math.sqrt(WIDTH) if scaled else 1.0), **CLOSE)
 
 
 def test_a_decoder_without_encoder_reads_alone_and_has_no_cross_attention() -> None:

@@ -125,7 +125,7 @@ def _training(choices: Choices) -> Iterator[str]:
     yield "batching:"
     yield _line(f"  tokens: {sizes.batch}", "in one step: small batches learn more from little data")
     yield "training:"
-    yield _line(f"  steps: {choices.steps}", f"about {sizes.epochs} times through the data")
+    yield _line(f"  epochs: {choices.epochs}", f"so often through the data, in about {choices.steps:,} steps")
     yield _line(f"  validate_every: {choices.validate_every}", "steps; the best validation is what is kept")
     yield _line(f"  metric: {measured}", "which one is best: by this score on the dev set")
     yield f"  optimiser: {{kind: adam, lr: {choices.lr:g}}}"

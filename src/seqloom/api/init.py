@@ -82,6 +82,7 @@ TEXT: tuple[tuple[float, Sizes], ...] = (
     (300_000, Sizes(256, 512, 0.2, 4096, 12)),
     (math.inf, Sizes(256, 512, 0.1, 8192, 5)),
 )
+LEAST_STEPS = 20  # however few pairs there are
 BPE_SIZES = ((10_000, 1_000), (100_000, 4_000), (1_000_000, 8_000), (math.inf, 16_000))
 
 
@@ -93,7 +94,8 @@ class Choices:
     source: Side
     target: Side
     sizes: Sizes
-    steps: int
+    epochs: int
+    steps: int  # in all, about
     warmup: int
     lr: float
     validate_every: int
@@ -114,13 +116,16 @@ def choose(dataset: Settings, on_bad_utf8: BadUtf8 = "error") -> Choices:
     is_text = "text" in (source.looks, target.looks)
     sizes = _upto(found.pairs, TEXT if is_text else SHORT)
     cost = max(source.mean, target.mean) + 1
-    steps = _round(max(20.0, sizes.epochs * found.pairs * cost / sizes.batch))
+    epoch = found.pairs * cost / sizes.batch  # in steps
+    epochs = max(sizes.epochs, math.ceil(LEAST_STEPS / max(1.0, epoch)))
+    steps = _round(epochs * max(1.0, epoch))
     lr = (2e-3 if sizes.width <= 256 else 1e-3) if is_text else (4e-3 if sizes.width <= 256 else 2e-3)
     return Choices(
         profile=found,
         source=source,
         target=target,
         sizes=sizes,
+        epochs=epochs,
         steps=steps,
         warmup=min(400 if is_text else 100, steps // 10),
         lr=lr,

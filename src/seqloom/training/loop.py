@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from torch import nn
 
 from seqloom.batch import Batch
-from seqloom.config import Kind, Settings
+from seqloom.config import Kind, Settings, kind_of
 from seqloom.errors import SeqloomError, nearest
 from seqloom.runtime import Precision, autocast, seed_step
 from seqloom.tasks.base import E, Loss, M, P, Task
@@ -59,7 +59,6 @@ class Training(Settings):
     def _has_an_end(self) -> Training:
         if self.steps is None and self.epochs is None:
             raise ValueError("give steps or epochs, or both")
-        SCHEDULES.build(self.schedule, steps=self.steps)  # a ValueError now is better than one at step 1
         return self
 
     def is_better(self, value: float, best: float | None) -> bool:
@@ -75,6 +74,10 @@ class Batches(Protocol):
 
     def epoch(self, number: int, skip: int = 0) -> Iterator[Batch]:
         """Batches of an epoch (counted from 0) after the first `skip`."""
+        ...
+
+    def count(self, number: int) -> int:
+        """How many batches the epoch has, at least about: asked where a schedule must know the end of a run."""
         ...
 
 
@@ -97,7 +100,7 @@ def fit(
     samples: Samples = lambda model: (),
 ) -> Iterator[Event]:
     """Train `model` in place, yielding events; `stop` is asked after each step whether to end, and why."""
-    state = _begin(model, settings, precision, resume)
+    state = _begin(model, settings, _last_step(settings, batches), precision, resume)
     now = state.counters
     device = next(iter(state.optimiser.parameters.values())).device
 
@@ -139,10 +142,20 @@ def fit(
             return
 
 
-def _begin(model: nn.Module, settings: Training, precision: Precision, resume: Snapshot | None) -> TrainState:
+def _last_step(settings: Training, batches: Batches) -> int | None:
+    """How many steps there will be, for schedules that ask; a pure function of data and recipe, as resuming needs."""
+    if not SCHEDULES[kind_of(settings.schedule)].has_end or settings.epochs is None:
+        return settings.steps
+    by_epochs = settings.epochs * math.ceil(batches.count(0) / settings.accumulate)
+    return by_epochs if settings.steps is None else min(settings.steps, by_epochs)
+
+
+def _begin(
+    model: nn.Module, settings: Training, steps: int | None, precision: Precision, resume: Snapshot | None
+) -> TrainState:
     freeze(model, settings.freeze)
     optimiser: Optimiser = OPTIMISERS.build(settings.optimiser, model=model)
-    schedule = SCHEDULES.build(settings.schedule, steps=settings.steps)
+    schedule = SCHEDULES.build(settings.schedule, steps=steps)
     ema = Ema(model, settings.ema) if settings.ema else None
     state = TrainState(model, optimiser, schedule, ema, Scaler() if precision == "fp16" else None)
     if resume is not None:
@@ -291,10 +304,11 @@ def _validated(state: TrainState, settings: Training, seed: int, validate: Valid
             f"validation gives no {settings.metric!r}{nearest(settings.metric, values)}, it gives: {', '.join(values)}"
         )
         raise SeqloomError("E_RECIPE", what, where="training.metric")
-    value = values[settings.metric]
-    improved = settings.is_better(value, now.best)
+    value, nll = values[settings.metric], values.get("nll")
+    equal_but_surer = value == now.best and nll is not None and now.best_nll is not None and nll < now.best_nll
+    improved = settings.is_better(value, now.best) or equal_but_surer
     if improved:
-        now.best, now.best_step, now.bad = value, now.step, 0
+        now.best, now.best_nll, now.best_step, now.bad = value, nll, now.step, 0
     else:
         now.bad += 1
     state.schedule.observe(improved)

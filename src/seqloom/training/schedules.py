@@ -7,7 +7,7 @@ A schedule is a factor on the optimiser's learning rate, which is the peak: a pu
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -24,6 +24,8 @@ class ScheduleSettings(Settings):
 
 class Schedule:
     """`factor(step)` multiplies the learning rate; `observe` hears of each validation."""
+
+    has_end: ClassVar[bool] = False  # True: its shape depends on how many steps the run will have
 
     def __init__(self, settings: ScheduleSettings) -> None:
         self.warmup = settings.warmup
@@ -79,11 +81,12 @@ class Cosine(Schedule):
         min: Share = 0.0
         steps: int | None = Field(default=None, ge=1)
 
+    has_end = True
+
     def __init__(self, settings: Settings, *, steps: int | None) -> None:
         super().__init__(settings)
         end = settings.steps or steps
-        if end is None:
-            raise ValueError("schedule cosine needs an end: give steps, or schedule.steps")
+        assert end is not None, "the loop knows how many steps there will be"
         self.end, self.min = end, settings.min
 
     def _after_warmup(self, step: int) -> float:

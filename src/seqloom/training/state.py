@@ -49,6 +49,7 @@ class Counters:
     skipped: int = 0
     skipped_in_a_row: int = 0
     best: float | None = None
+    best_nll: float | None = None  # of the best validation: it decides between equals
     best_step: int = 0
     bad: int = 0
     interval: Interval = field(default_factory=Interval)
