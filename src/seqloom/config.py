@@ -35,6 +35,9 @@ MAX_YAML_NODES = 50_000
 Plain = None | bool | int | float | str | Sequence["Plain"] | Mapping[str, "Plain"]
 
 
+_FOLLOWS = "default_factory_not_called"  # a default that depends on a key which is itself wrong: no problem of its own
+
+
 class Settings(BaseModel):
     """What a person may choose. Frozen; an unknown key is an error that names the nearest known one."""
 
@@ -54,7 +57,7 @@ class Settings(BaseModel):
         try:
             made = known({key: cls._completed(key, value) for key, value in raw.items() if key in cls.model_fields})
         except ValidationError as error:
-            problems += [_line(item["loc"], _problem(item)) for item in error.errors()]
+            problems += [_line(item["loc"], _problem(item)) for item in error.errors() if item["type"] != _FOLLOWS]
         if problems:
             raise ValidationError.from_exception_data(cls.__qualname__, problems)
         return made

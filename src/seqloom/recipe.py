@@ -193,7 +193,7 @@ class Recipe(Settings):
     @model_validator(mode="after")
     def _sides_agree(self) -> Recipe:
         if self.model.one_vocabulary and self.source != self.target:
-            raise ValueError("model.shared: one embedding needs one vocabulary; make `source` and `target` the same")
+            raise ValueError("model: it has one embedding, so one vocabulary; make `source` and `target` the same")
         sides = [side.model_dump(mode="json", exclude={"vocabulary"}) for side in (self.source, self.target)]
         if self.model.copies and sides[0] != sides[1]:
             same = "give `source` and `target` the same tokenizer, normalise and lowercase"

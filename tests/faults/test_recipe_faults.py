@@ -35,7 +35,7 @@ def files_in(folder: Path) -> set[str]:
         ("training.optimiser.lr=.nan", "finite"),
         ("training.optimiser.lr=-1", "training.optimiser"),
         ("model.encoder.dropout=1.0", "less than 1"),
-        ("model.shared=true", "model.shared"),
+        ("model.shared=true", "one vocabulary"),
         ("data.split.dev=0.9", "data.split.dev: "),
         ("languages.source=not a code", "languages.source: "),
     ],

@@ -324,6 +324,9 @@ REQUIRED: dict[str, object] = {  # for settings that have no default
     "target": ["b.txt", "c.txt"],
     "tokens": [7, 8],
     "every": 100,
+    "phrases": [[7, 8], [9]],
+    "entries": [[7], [8, 9]],
+    "expression": "[a-c]+x?",
     "separator": "no",
 }
 ENTRIES = [(name, table, kind) for name, table in tables() for kind in table]

@@ -63,6 +63,9 @@ def bundle_recipe(bundle: Bundle, settings: Sequence[str] = (), data: object = N
     raw = parse_yaml(bundle.recipe_text(), where)
     if not isinstance(raw, dict):
         raise SeqloomError("E_BUNDLE", "the bundle's recipe is not a mapping", where=where)
+    machine = raw.get("runtime")
+    # A run may be trained in bf16; what it predicts depends on the source alone (law 4) only in float32.
+    raw = {**raw, "runtime": {**(machine if isinstance(machine, dict) else {}), "precision": "float32"}}
     if data is not None:
         raw = {**raw, "data": data}
     return recipe_from(override(raw, full_keys(raw, settings, where)), where)

@@ -337,10 +337,10 @@ def renamed(settings: config.Settings, rename: Callable[[str, str], str]) -> Rea
 
     def walked(value: object, name: str) -> object:
         if isinstance(value, list):
-            return [walked(item, f"{name}-{i}") for i, item in enumerate(value)]
+            return [rename(path, f"{name}-{i}") for i, path in enumerate(value)]
         if isinstance(value, dict):
-            return {key: walked(item, f"{name}-{key}") for key, item in value.items()}
-        return rename(value, name) if isinstance(value, str) else value
+            return {key: rename(path, f"{name}-{key}") for key, path in value.items()}
+        return rename(value, f"{name}-0") if isinstance(value, str) else value
 
     plain = _plain(settings)
     keys = READERS[config.kind_of(settings)].path_keys
