@@ -87,7 +87,11 @@ Source = Tokens | Frames
 
 @dataclass(frozen=True)
 class Batch:
-    """Examples side by side: named sources, the gold target (ending in EOS), and which examples they are."""
+    """Examples side by side: named sources, the gold target (ending in EOS), and which examples they are.
+
+    The first source is called "source"; further ones have encoders of their own. `alignment` is over its positions
+    alone: where a memory goes on behind them, nothing is aligned.
+    """
 
     sources: Mapping[str, Source]
     target: Tokens | None
