@@ -149,7 +149,7 @@ def test_check_reads_on_past_bytes_that_are_not_utf8(seqloom: Command, tmp_path:
     (tmp_path / "x.tsv").write_bytes(b"a\tb\nc\xff\td\n\te\n")
     answer = seqloom("check", tmp_path / "x.tsv")
     assert "bad_utf8 (1 times)" in answer.out
-    assert "empty_source 1" in answer.out
+    assert "empty_source (1 times)" in answer.out
     assert seqloom("check", tmp_path / "x.tsv", "--fail").code == 3
 
 

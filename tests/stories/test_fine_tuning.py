@@ -63,17 +63,17 @@ def test_fp16_without_a_gpu_is_refused_before_anything_is_written(
     assert not (other / "recipe.yaml").exists()
 
 
-def test_bf16_trains_and_predicts_and_float32_can_be_asked_for(seqloom: Command, run: Path) -> None:
+def test_bf16_trains_and_predictions_are_float32_unless_bf16_is_asked_for(seqloom: Command, run: Path) -> None:
     second = fine_tuned(seqloom, run, "precision=bf16", "steps=4")
     assert all(tensor.dtype == torch.float32 for tensor in weights(second).values())
-    narrow, wide = load(second), load(second, settings=["precision=float32"])
+    narrow, wide = load(second, settings=["precision=bf16"]), load(second)
     pairs = [("abcd", "dcba"), ("hg", "gh")]
     for one, other in zip(narrow.score(pairs), wide.score(pairs), strict=True):
         assert one.log_prob != other.log_prob
         assert one.log_prob == pytest.approx(other.log_prob, abs=0.2)
     answers = [
         seqloom("predict", second, "--text", "abcd", "--json", "-q", *how)
-        for how in ([], ["--set", "precision=float32"])
+        for how in ([], ["--set", "precision=bf16"])
     ]
     assert [answer.code for answer in answers] == [0, 0]
 
