@@ -145,6 +145,19 @@ def test_check_finds_leaks_with_both_line_numbers(seqloom: Command, tmp_path: Pa
     assert seqloom("check", tmp_path / "pairs.tsv", "--fail").code == 0
 
 
+def test_check_tells_of_every_malformed_line(seqloom: Command, tmp_path: Path) -> None:
+    (tmp_path / "x.tsv").write_text('a\tb\nc\nd\te\n{"source": "f"}\n')
+    answer = seqloom("check", tmp_path / "x.tsv")
+    assert "malformed (2 times)" in answer.out
+    assert "x.tsv:2: 1 column(s)" in answer.out
+    assert "x.tsv:4: 1 column(s)" in answer.out
+    assert "nothing suspicious" not in answer.out
+    assert "malformed" in json.loads(seqloom("check", tmp_path / "x.tsv", "--json").out)["reading"]["train"]
+    seqloom("check", tmp_path / "x.tsv", "--fail").refused("E_DATA", 3)
+    (tmp_path / "y.tsv").write_text('{"source": "f"}\n')
+    assert "JSON lines" in seqloom("init", tmp_path / "y.tsv").refused("E_DATA", 3)
+
+
 def test_check_reads_on_past_bytes_that_are_not_utf8(seqloom: Command, tmp_path: Path) -> None:
     (tmp_path / "x.tsv").write_bytes(b"a\tb\nc\xff\td\n\te\n")
     answer = seqloom("check", tmp_path / "x.tsv")

@@ -72,8 +72,7 @@ def test_bf16_trains_and_predictions_are_float32_unless_bf16_is_asked_for(seqloo
         assert one.log_prob != other.log_prob
         assert one.log_prob == pytest.approx(other.log_prob, abs=0.2)
     answers = [
-        seqloom("predict", second, "--text", "abcd", "--json", "-q", *how)
-        for how in ([], ["--set", "precision=bf16"])
+        seqloom("predict", second, "--text", "abcd", "--json", "-q", *how) for how in ([], ["--set", "precision=bf16"])
     ]
     assert [answer.code for answer in answers] == [0, 0]
 

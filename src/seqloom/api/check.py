@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from seqloom.config import Plain
 from seqloom.data.files import BadUtf8, Tally
 from seqloom.data.readers import Example, ReaderSettings, read
-from seqloom.data.report import DataReport, Finding, examine
+from seqloom.data.report import NOTHING, DataReport, Finding, examine
+from seqloom.errors import SeqloomError
 from seqloom.recipe import Data
 
+SHOWN = 5  # malformed lines of each set
 READING = {
     "bad_utf8": "lines are not UTF-8: training stops at the first unless data.on_bad_utf8 says skip or replace",
+    "malformed": "lines have not the promised form: training stops at the first",
     "line_too_long": "lines of more than 64 MB are left out",
 }
 
@@ -23,6 +26,7 @@ class Checked:
 
     report: DataReport
     reading: dict[str, dict[str, int]]
+    malformed: dict[str, list[str]]  # by set: the first lines that have not the promised form, with what is wrong
 
     @property
     def grave(self) -> list[Finding]:
@@ -34,7 +38,7 @@ class Checked:
         return len(self.grave) + sum(len(tally) for tally in self.reading.values())
 
     def as_dict(self) -> dict[str, Plain]:
-        return {**self.report.as_dict(), "reading": self.reading}  # type: ignore[dict-item]
+        return {**self.report.as_dict(), "reading": self.reading, "malformed": self.malformed}  # type: ignore[dict-item]
 
     def lines(self) -> list[str]:
         out = [
@@ -42,7 +46,8 @@ class Checked:
             for name, tally in self.reading.items()
             for kind, count in tally.items()
         ]
-        return [*self.report.lines(), *out]
+        out += [f"    {line}" for lines in self.malformed.values() for line in lines]
+        return [line for line in self.report.lines() if not out or line != NOTHING] + out
 
 
 def check_data(data: Data) -> Checked:
@@ -57,14 +62,25 @@ def check_pairs(dataset: ReaderSettings) -> Checked:
 
 def _checked(sets: Mapping[str, tuple[ReaderSettings, ...]], on_bad_utf8: BadUtf8) -> Checked:
     tallies = {name: Tally() for name in sets}
+    malformed: dict[str, list[str]] = {}
     policy: BadUtf8 = "replace" if on_bad_utf8 == "error" else on_bad_utf8  # all of the trouble, not the first of it
 
     def examples(name: str) -> Iterator[Example] | None:
         if name not in sets:
             return None
-        return (example for one in sets[name] for example in read(one, on_bad_utf8=policy, tally=tallies[name]))
+
+        def refuse(error: SeqloomError) -> None:
+            tallies[name]["malformed"] += 1
+            if tallies[name]["malformed"] <= SHOWN:
+                malformed.setdefault(name, []).append(f"{error.where}: {error.what}")
+
+        return (
+            example
+            for one in sets[name]
+            for example in read(one, on_bad_utf8=policy, tally=tallies[name], refuse=refuse)
+        )
 
     train = examples("train")
     assert train is not None
     report = examine(train, examples("dev"), examples("test"))
-    return Checked(report, {name: dict(tally) for name, tally in tallies.items() if tally})
+    return Checked(report, {name: dict(tally) for name, tally in tallies.items() if tally}, malformed)

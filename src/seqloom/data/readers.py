@@ -76,6 +76,13 @@ class ReaderSettings(config.Settings):
         return self
 
 
+Refuse = Callable[[SeqloomError], None]  # what becomes of a line that has not the promised form
+
+
+def _raised(error: SeqloomError) -> None:
+    raise error
+
+
 class Reader(ABC):
     """Opens the files its settings name and yields examples in file order, in constant memory."""
 
@@ -85,6 +92,7 @@ class Reader(ABC):
     def __init__(self, settings: ReaderSettings, *, base: Path | None, on_bad_utf8: BadUtf8, tally: Tally) -> None:
         self.base, self.on_bad_utf8, self.tally = base, on_bad_utf8, tally
         self.constants, self.importance = settings.constants, settings.importance
+        self.refuse: Refuse = _raised
 
     @abstractmethod
     def examples(self) -> Iterator[Example]: ...
@@ -95,6 +103,16 @@ class Reader(ABC):
             text = decoded(line, path, self.on_bad_utf8, self.tally)
             if text is not None:
                 yield line.number, text
+
+    def _made(self, path: str, make: Callable[[str, int], Example]) -> Iterator[Example]:
+        """An example of every line; one that has not the promised form is refused."""
+        for number, text in self._texts(path):
+            try:
+                example = make(text, number)
+            except SeqloomError as error:
+                self.refuse(error)
+            else:
+                yield example
 
     def _example(self, example: Example, weight: object = None, alignment: str | None = None) -> Example:
         """The example with its weight, its alignment (None where the dataset has none) and the dataset's constants."""
@@ -128,32 +146,35 @@ class TsvReader(Reader):
         super().__init__(settings, base=base, on_bad_utf8=on_bad_utf8, tally=tally)
         self.settings = settings
 
+        marks = [i for i in (settings.weight, settings.alignment) if i is not None]
+        self.path, self.needed = resolved(settings.path, base), [*settings.columns, *settings.extras.values(), *marks]
+
     def examples(self) -> Iterator[Example]:
-        path, settings = resolved(self.settings.path, self.base), self.settings
+        return self._made(self.path, self._row)
+
+    def _row(self, text: str, number: int) -> Example:
+        settings, cells = self.settings, text.split("\t")
+        if len(cells) <= max(self.needed):
+            raise _missing_columns(text, self.needed, f"{shown(self.path)}:{number}")
         source, target = settings.columns
-        extras, weight, alignment = settings.extras, settings.weight, settings.alignment
-        needed = [*settings.columns, *extras.values(), *(i for i in (weight, alignment) if i is not None)]
-        for number, text in self._texts(path):
-            cells = text.split("\t")
-            if len(cells) <= max(needed):
-                raise _missing_columns(len(cells), needed, f"{shown(path)}:{number}")
-            others = [cells[i] for i in settings.references if i < len(cells) and cells[i]]
-            found = {name: cells[i] for name, i in extras.items()}
-            example = Example(cells[source], (cells[target], *others), shown(path), number, found)
-            yield self._example(
-                example,
-                None if weight is None else cells[weight],
-                None if alignment is None else cells[alignment],
-            )
+        others = [cells[i] for i in settings.references if i < len(cells) and cells[i]]
+        found = {name: cells[i] for name, i in settings.extras.items()}
+        example = Example(cells[source], (cells[target], *others), shown(self.path), number, found)
+        weight, alignment = settings.weight, settings.alignment
+        return self._example(
+            example, None if weight is None else cells[weight], None if alignment is None else cells[alignment]
+        )
 
 
-def _missing_columns(found: int, needed: Sequence[int], where: str) -> SeqloomError:
+def _missing_columns(text: str, needed: Sequence[int], where: str) -> SeqloomError:
     *most, last = needed
     asked = f"{', '.join(map(str, most))} and {last}"
     fix = "separate source and target by one tab, or set 'columns'"
     if len(needed) > 2:
         fix = "separate them by tabs, or set 'columns', 'extras', 'weight' and 'alignment'"
-    what = f"{found} column(s), but columns {asked} (counted from 0) are asked for"
+    if text.lstrip().startswith("{"):
+        fix = "this looks like JSON lines: name the file .jsonl, or write {kind: jsonl, path: ...}"
+    what = f"{text.count(chr(9)) + 1} column(s), but columns {asked} (counted from 0) are asked for"
     return SeqloomError("E_DATA", what, where=where, fix=fix)
 
 
@@ -233,20 +254,23 @@ class JsonLinesReader(Reader):
         super().__init__(settings, base=base, on_bad_utf8=on_bad_utf8, tally=tally)
         self.settings = settings
 
+        self.path = resolved(settings.path, base)
+
     def examples(self) -> Iterator[Example]:
-        path, settings = resolved(self.settings.path, self.base), self.settings
-        for number, text in self._texts(path):
-            where = f"{shown(path)}:{number}"
-            record = json_object(text, where)
-            target = strings(record, settings.target, where)
-            extras = {
-                name: encodable(joined_items(value_of(record, key, where), key, where), key, where)
-                for name, key in settings.extras.items()
-            }
-            example = Example(one_string(record, settings.source, where), target, shown(path), number, extras)
-            weight = None if settings.weight is None else value_of(record, settings.weight, where)
-            alignment = None if settings.alignment is None else one_string(record, settings.alignment, where)
-            yield self._example(example, weight, alignment)
+        return self._made(self.path, self._record)
+
+    def _record(self, text: str, number: int) -> Example:
+        settings, where = self.settings, f"{shown(self.path)}:{number}"
+        record = json_object(text, where)
+        target = strings(record, settings.target, where)
+        extras = {
+            name: encodable(joined_items(value_of(record, key, where), key, where), key, where)
+            for name, key in settings.extras.items()
+        }
+        example = Example(one_string(record, settings.source, where), target, shown(self.path), number, extras)
+        weight = None if settings.weight is None else value_of(record, settings.weight, where)
+        alignment = None if settings.alignment is None else one_string(record, settings.alignment, where)
+        return self._example(example, weight, alignment)
 
 
 READERS: Table[Reader] = Table("readers", {"tsv": TsvReader, "parallel": ParallelReader, "jsonl": JsonLinesReader})
@@ -299,11 +323,20 @@ Datasets = Annotated[
 
 
 def read(
-    settings: config.Settings, *, on_bad_utf8: BadUtf8 = "error", base: Path | None = None, tally: Tally | None = None
+    settings: config.Settings,
+    *,
+    on_bad_utf8: BadUtf8 = "error",
+    base: Path | None = None,
+    tally: Tally | None = None,
+    refuse: Refuse = _raised,
 ) -> Iterator[Example]:
-    """Examples in file order. What `on_bad_utf8` skips or mends, and lines over 64 MB, are counted in `tally`."""
+    """Examples in file order. What `on_bad_utf8` skips or mends, and lines over 64 MB, are counted in `tally`.
+
+    `refuse` hears of every line that has not the promised form; by default the first one is an error.
+    """
     counted = Tally() if tally is None else tally
     reader = READERS.build(settings, base=base, on_bad_utf8=on_bad_utf8, tally=counted)
+    reader.refuse = refuse
     return reader.examples()
 
 

@@ -37,6 +37,7 @@ WHY: dict[str, tuple[Severity, str]] = {
     "leaked_sources": ("warning", "the source also stands in the training set: scores on it say little about new data"),
     "no_pairs": ("error", "there is nothing to learn from or to measure on"),
 }
+NOTHING = "nothing suspicious found"
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class DataReport:
         """The report as plain text, worst first."""
         out = [line for summary in self.sets for line in _summary_lines(summary)]
         if not self.findings:
-            out.append("nothing suspicious found")
+            out.append(NOTHING)
         for finding in self.findings:
             more = " ..." if finding.count > len(finding.where) else ""
             out.append(f"{finding.severity}: {finding.set}: {finding.kind} ({finding.count:,} times): {finding.why}")
