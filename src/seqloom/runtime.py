@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
+from seqloom import __version__
 from seqloom.config import Settings
 from seqloom.errors import SeqloomError
 
@@ -132,8 +133,9 @@ def describe() -> dict[str, str | int]:
         "processor": _processor(),
         "cores": os.cpu_count() or 1,
         "threads": torch.get_num_threads(),
+        "seqloom": __version__,
     }
-    for package in ("seqloom", "torch", "numpy", "safetensors", "sentencepiece", "sacrebleu"):
+    for package in ("torch", "numpy", "safetensors", "sentencepiece", "sacrebleu"):
         try:
             found[package] = version(package)
         except PackageNotFoundError:
