@@ -19,23 +19,23 @@ from seqloom.nn.frontends import Embedding
 from seqloom.shapes import Features, Float, Nll, Rows, StepLogProbs, Tensor
 
 
-class GeneratorSettings(config.Settings):
+class GeneratorSettings(config.Settings, ABC):
     """What the rest of a recipe must know of a model's settings."""
 
     @property
+    @abstractmethod
     def one_vocabulary(self) -> bool:
         """Do source and target share their tokens?"""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def embeddings(self) -> Mapping[str, config.Settings]:
         """Settings of the embedding of each side ("source", "target"); of a shared one, only the target's."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def parts(self) -> Mapping[str, config.Settings]:
         """The named parts in the order in which a token passes them: encoder, decoder."""
-        raise NotImplementedError
 
     @property
     def takes_extras(self) -> bool:
