@@ -91,6 +91,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     retired = _retired(path)
     try:
         recover_folder(path)
+        if path.exists() and not path.is_dir():
+            raise SeqloomError("E_FILE", "a file stands where a folder should go", where=str(path), fix="name another")
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()

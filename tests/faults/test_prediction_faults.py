@@ -255,3 +255,31 @@ def test_what_is_no_run(seqloom: Command, tmp_path: Path) -> None:
     assert str(tmp_path / "no") in seqloom("predict", tmp_path / "no", "-t", "a").refused("E_FILE", 6)
     assert "no bundle here" in seqloom("predict", tmp_path, "-t", "a").refused("E_BUNDLE", 4)
     assert "folder" in seqloom("predict", write(tmp_path, "x"), "-t", "a").refused("E_BUNDLE", 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "exit_code"),
+    [
+        (["evaluate", "RUN", "--threads", "99999"], "E_RECIPE", 2),
+        (["evaluate", "RUN", "--beam", "999999999999999999999"], "E_RECIPE", 2),
+        (["evaluate", "RUN", "--samples", "99999999999999999999"], "E_USAGE", 2),
+        (["evaluate", "RUN", "--fail-under", "cer=nan"], "E_USAGE", 2),
+        (["evaluate", "RUN", "--reference", "PAIRS"], "E_USAGE", 2),
+        (["evaluate", "RUN", "--data", "PAIRS", "--write-outputs", "PAIRS"], "E_USAGE", 2),
+        (["evaluate", "--outputs", "PAIRS", "--data", "PAIRS", "--beam", "3"], "E_USAGE", 2),
+        (["compare", "RUN", "RUN", "--reference", "PAIRS"], "E_USAGE", 2),
+        (["average", "RUN", "--output", "PAIRS"], "E_FILE", 6),
+        (["average", "RUN", "--output", "FOLDER"], "E_USAGE", 2),
+    ],
+)
+def test_what_would_hang_break_or_overwrite_is_refused(
+    arguments: list[str], code: str, exit_code: int, seqloom: Command, run: Path, tmp_path: Path
+) -> None:
+    pairs, folder = tmp_path / "pairs.tsv", tmp_path / "folder"
+    pairs.write_text("abc\tcba\n")
+    folder.mkdir()
+    (folder / "letter.txt").write_text("dear")
+    places = {"RUN": run, "PAIRS": pairs, "FOLDER": folder}
+    seqloom(*[places.get(word, word) for word in arguments]).refused(code, exit_code)
+    assert pairs.read_text() == "abc\tcba\n"
+    assert (folder / "letter.txt").read_text() == "dear"

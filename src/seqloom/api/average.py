@@ -65,6 +65,10 @@ def average_run(
         raise SeqloomError(
             "E_USAGE", "the mean would replace the run's own bundle", where=str(goal), fix="name another"
         )
+    if goal.is_dir() and any(goal.iterdir()) and not (goal / bundle.CARD).is_file():
+        raise SeqloomError(
+            "E_USAGE", "this folder holds something else than a bundle", where=str(goal), fix="name another"
+        )
     chosen = _chosen(folder, names, last)
     for path in chosen:  # size and checksum of each, before they are read together
         checkpoints.load_weights(path)

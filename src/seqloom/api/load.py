@@ -9,7 +9,7 @@ from seqloom import runtime, weights
 from seqloom.api.assignments import full_keys
 from seqloom.api.model import Model
 from seqloom.bundle import Bundle, open_bundle
-from seqloom.config import override, parse_yaml, read_yaml
+from seqloom.config import override, parse_yaml, read_yaml, validated
 from seqloom.data.codec import TextCodec
 from seqloom.data.codecs import Codecs
 from seqloom.errors import SeqloomError
@@ -40,7 +40,8 @@ def load(
     allow_nonfinite: bool = False,
 ) -> Model:
     """Open a run or bundle. `settings` are `key=value` over its recipe (those that leave the weights' shapes alone)."""
-    chosen = runtime.apply(Runtime(device=device, threads=threads, tf32=False))
+    wanted = validated(Runtime, {"device": device, "threads": threads, "tf32": False}, "device and threads")
+    chosen = runtime.apply(wanted)
     bundle = open_bundle(find_bundle(run))
     recipe = bundle_recipe(bundle, settings, _run_data(bundle.folder))
     codecs = load_codecs(recipe, bundle.folder)

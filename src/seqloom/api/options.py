@@ -25,7 +25,7 @@ class Risk(Settings):
     Samples are drawn as `strategy` says where it is of the kind `sample`, otherwise from the model as it is.
     """
 
-    samples: int = Field(32, ge=2)
+    samples: int = Field(32, ge=2, le=100_000)
     metric: Annotated[Settings, Kind(METRICS)] = METRICS.settings("chrf")  # what "agree" means
     beam: bool = False  # what a beam finds is a candidate as well (it counts nothing for the others)
 
@@ -34,7 +34,7 @@ class Options(Settings):
     """Null means: as the recipe has it."""
 
     strategy: Annotated[Settings | None, Kind(STRATEGIES)] = None
-    beam: int | None = Field(None, ge=1)  # short for strategy: {kind: beam, size: ...}; 1 is greedy
+    beam: int | None = Field(None, ge=1, le=100_000)  # short for strategy: {kind: beam, size: ...}; 1 is greedy
     groups: int | None = Field(None, ge=1)  # diverse beam search: so many groups of the beam
     diversity: float | None = Field(None, ge=0.0)  # with groups: what a token costs that another group took
     n_best: int = Field(1, ge=1)

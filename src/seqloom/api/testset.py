@@ -45,10 +45,15 @@ def chosen_examples(
     source: str | None = None,
     references: Sequence[str] = (),
     part: Part = "test",
+    needs_sources: bool = False,
 ) -> list[Example]:
     """What a command line names: a data file, parallel files, or else a part of the recipe's own data."""
     if data is not None and (source is not None or references):
         raise SeqloomError("E_USAGE", "--data and --source/--reference both name the data", fix="give one of them")
+    if needs_sources and references and source is None:
+        raise SeqloomError(
+            "E_USAGE", "references without sources: a run has nothing to answer", fix="add --source FILE"
+        )
     if data is not None:
         return from_spec(data, recipe)
     if source is not None or references:

@@ -40,7 +40,7 @@ def command(
     options = validated(Options, {"beam": beam, "on_long": on_long.value}, "options")
     systems = _opened(a, b, device, threads)
     recipe = next((system.recipe for system in systems if not isinstance(system, str)), None)
-    examples = chosen_examples(recipe, data, source, reference or (), part.value)
+    examples = chosen_examples(recipe, data, source, reference or (), part.value, recipe is not None)
     report = compare(*systems, examples, options, metrics=metric or None, show=show)
     if as_json:
         say.as_json(report.as_dict())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -61,7 +62,7 @@ def command(
         None, min=1, help="On so many sources: how often do beams of 1 to 10 miss the best output?"
     ),
     settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="Change a key of the run's recipe."),
-    samples: int = typer.Option(1000, min=1, help="Bootstrap samples of the 95 % intervals."),
+    samples: int = typer.Option(1000, min=1, max=1_000_000, help="Bootstrap samples of the 95 % intervals."),
     as_json: bool = typer.Option(False, "--json", help="One JSON document on stdout."),
     device: str = typer.Option("auto", help="auto, cpu, cuda, cuda:1, mps."),
     threads: int = typer.Option(None, min=1, help="CPU threads."),
@@ -70,6 +71,10 @@ def command(
     from seqloom.api.evaluate import Judge
     from seqloom.api.testset import chosen_examples
 
+    if outputs is not None and (beam is not None or greedy or search is not None) and against is None:
+        raise SeqloomError(
+            "E_USAGE", "an output file is judged as it is: no search is made", fix="leave out the search"
+        )
     model = _opened(runs or [], ensemble, device, threads, settings)
     if model is None and outputs is None:
         raise SeqloomError("E_USAGE", "nothing to judge", fix="give a RUN, or --outputs FILE with --reference FILE")
@@ -79,7 +84,8 @@ def command(
     gates = [_gate(text, judge, model is not None and outputs is None) for text in fail_under or []]
     if plot is not None:
         _plot_folder(plot)
-    examples = chosen_examples(judge.recipe, data, source, reference or (), part.value)
+    examples = chosen_examples(judge.recipe, data, source, reference or (), part.value, outputs is None)
+    _spare_inputs(write_outputs, [data, source, outputs, *(reference or [])])
     options = _options(beam, greedy, search, on_long.value, split)
     systems: list[RunEvaluation] = []
     if outputs is not None:
@@ -166,7 +172,10 @@ def _gate(text: str, judge: Judge, has_perplexity: bool) -> tuple[str, float]:
         what = f"--fail-under {text}: {word!r} is not measured{nearest(word, known)}"
         raise SeqloomError("E_USAGE", what, fix=f"measured: {', '.join(dict.fromkeys(known.values()))}")
     try:
-        return known[word.strip().lower()], float(value)
+        wanted = float(value)
+        if not math.isfinite(wanted):
+            raise ValueError
+        return known[word.strip().lower()], wanted
     except ValueError:
         raise SeqloomError("E_USAGE", f"--fail-under {text}: not of the form METRIC=VALUE", fix="bleu=20") from None
 
@@ -225,6 +234,13 @@ def _told_apart(systems: list[RunEvaluation], first: str, second: str | None) ->
             system = replace(system, name=f"{system.name}, {system.decoding.search}")
         found.append(system)
     return found
+
+
+def _spare_inputs(path: Path | None, inputs: list[str | None]) -> None:
+    """Outputs never overwrite what they are judged by."""
+    for name in inputs:
+        if path is not None and name is not None and path.exists() and Path(name).exists() and path.samefile(name):
+            raise SeqloomError("E_USAGE", "--write-outputs would overwrite an input", where=name, fix="name another")
 
 
 def _write_outputs(path: Path, system: RunEvaluation) -> None:

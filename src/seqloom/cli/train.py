@@ -30,7 +30,9 @@ def command(
     start: Path | None = typer.Option(None, "--from", metavar="RUN", help="Begin with this run's weights (fine-tune)."),
     replace: bool = typer.Option(False, "--replace", help="Begin anew: drop what the run folder holds."),
     allow_data_change: bool = typer.Option(False, "--allow-data-change", help="Go on although the data changed."),
-    grace: float = typer.Option(30.0, "--grace", min=0.1, help="Seconds to finish and save in after SIGTERM."),
+    grace: float = typer.Option(
+        30.0, "--grace", min=0.1, max=86_400, help="Seconds to finish and save in after SIGTERM."
+    ),
     device: str | None = typer.Option(None, "--device", help="auto, cpu, cuda or cuda:N."),
     threads: int | None = typer.Option(None, "--threads", min=1, help="CPU threads."),
     quiet: bool = typer.Option(False, "--quiet", "-q", help="No talk and no progress."),

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import nn
 
 from seqloom import config
@@ -103,7 +104,7 @@ class Additive(ScoreFunction):
 
     class Settings(config.Settings):
         kind: Literal["additive"] = "additive"
-        width: int | None = None  # of the hidden layer; the queries' width by default
+        width: int | None = Field(None, ge=1)  # of the hidden layer; the queries' width by default
         activation: Literal["tanh", "relu", "sigmoid"] = "tanh"
 
     def __init__(self, settings: Settings, *, query: int, key: int, coverage: bool = False) -> None:

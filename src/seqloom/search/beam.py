@@ -21,11 +21,13 @@ from seqloom.search.hypotheses import LENGTHS
 from seqloom.search.phrases import Phrases
 from seqloom.shapes import Bool, Float, Int, Lengths, Tensor
 
+MOST_HYPOTHESES = 100_000  # of one source
+
 
 class BeamSettings(config.Settings):
     """Keys that all beams share."""
 
-    size: int = Field(default=5, ge=1)
+    size: int = Field(default=5, ge=1, le=MOST_HYPOTHESES)
     length: Annotated[config.Settings, Kind(LENGTHS)] = LENGTHS.settings("mean")
     n_best: int = Field(default=1, ge=1)
     stop: Literal["finished", "all", "bound"] = "finished"

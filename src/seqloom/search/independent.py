@@ -89,7 +89,7 @@ class Sample(Independent):
 
     class Settings(config.Settings):
         kind: Literal["sample"] = "sample"
-        samples: int = Field(default=1, ge=1)
+        samples: int = Field(default=1, ge=1, le=100_000)
         temperature: float = Field(default=1.0, gt=0)
         top_k: int | None = Field(default=None, ge=1)
         top_p: float = Field(default=1.0, gt=0, le=1)
