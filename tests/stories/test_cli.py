@@ -129,6 +129,23 @@ def test_fine_tuning_needs_no_recipe(seqloom: Command, run: Path, tmp_path: Path
     assert "--run" in seqloom("train", "--from", run).refused("E_USAGE", 2)
 
 
+def test_nothing_is_dropped_for_a_run_that_cannot_begin(seqloom: Command, run: Path, tmp_path: Path) -> None:
+    recipe, weights = run / "recipe.yaml", run / "bundle" / "weights.safetensors"
+    before = weights.read_bytes()
+    seqloom("train", recipe, "--run", run, "--replace", "--from", run).refused("E_USAGE", 2)
+    seqloom("train", recipe, "--run", run, "--replace", "--from", tmp_path / "none").refused("E_FILE", 6)
+    assert weights.read_bytes() == before
+    seqloom("train", recipe, "--run", tmp_path / "new", "--from", tmp_path / "none").refused("E_FILE", 6)
+    assert not (tmp_path / "new").exists(), "the corrected command finds an empty place"
+
+
+def test_init_never_replaces_its_data(seqloom: Command, tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("a\tb\n")
+    seqloom("init", pairs, "--output", pairs, "--force").refused("E_USAGE", 2)
+    assert pairs.read_text() == "a\tb\n"
+
+
 # --- check -------------------------------------------------------------------------------------------------------
 
 

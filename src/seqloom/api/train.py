@@ -31,7 +31,7 @@ from seqloom.api.folder import (
     located,
     started_from,
 )
-from seqloom.api.load import load, save_codecs
+from seqloom.api.load import find_bundle, load, save_codecs
 from seqloom.api.model import Model
 from seqloom.api.options import Options
 from seqloom.api.prepare import Prepared, Tell
@@ -103,6 +103,8 @@ def train(
     wanted, folder = located(recipe, run, settings)
     if not (folder / RECIPE).exists():
         check_readable(wanted.data)
+    if wishes.start is not None and (wishes.replace or checkpoints.last(folder) is None):
+        _check_start(wishes.start, folder, wishes.replace)
     with RunLock(folder):
         chosen, told = effective(wanted, folder, wishes.replace)
         start = started_from(folder, wishes.start)
@@ -113,6 +115,15 @@ def train(
         for line in told:
             wishes.tell(line)
         return _Training(chosen, folder, replace(wishes, start=start)).run()
+
+
+def _check_start(start: Path, folder: Path, replaced: bool) -> None:
+    """A run to begin from can be opened, and is not the one about to be dropped: before anything is dropped."""
+    found = find_bundle(start)
+    if replaced and found.resolve().is_relative_to(folder.resolve()):
+        what = "--replace would drop the run to begin from"
+        raise SeqloomError("E_USAGE", what, where=str(start), fix="choose another --run")
+    bundle.open_bundle(found)
 
 
 class _Training:

@@ -38,6 +38,10 @@ def command(
     """Write a recipe that suits the size and kind of the data, saying why."""
     one_of("--on-bad-utf8", on_bad_utf8, BAD_UTF8)
     goal = Path(output)
+    if any(goal.exists() and Path(name).exists() and goal.samefile(name) for name in (data, target) if name):
+        raise SeqloomError("E_USAGE", "the recipe would replace the data", where=output, fix="name another --output")
+    if output != "-" and goal.exists() and not goal.is_file():
+        raise SeqloomError("E_USAGE", "not a file that a recipe could be written to", where=output, fix="- is stdout")
     if output != "-" and goal.exists() and not force:
         fix = "--force replaces it, --output writes elsewhere"
         raise SeqloomError("E_USAGE", "there is a file of this name already", where=output, fix=fix)
