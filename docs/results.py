@@ -19,7 +19,7 @@ ROWS = [  # task, recipe, result file, scores to show
         "English spelling to phonemes",
         "`seqloom demo`",
         "benchmarks/results/demo-pronunciation.json",
-        {"string_error": "WER", "per": "PER"},
+        {"string_error": "SER", "per": "PER"},
     ),
     (
         "date phrases of 25 languages to ISO dates",

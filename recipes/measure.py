@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import time
 from collections.abc import Sequence
@@ -39,7 +40,7 @@ def measured(recipe: Path, run: Path, assignments: list[str], seeds: list[int], 
         "recipe": recipe.stem,
         "settings": assignments,
         "date": datetime.now(UTC).date().isoformat(),
-        "machine": runtime.describe(),
+        "machine": {**runtime.describe(), "load": round(os.getloadavg()[0], 1)},  # load: what else kept it busy
         "device": str(model.device),
         "seed": seeds[0],
         "seeds": seeds,

@@ -2,7 +2,8 @@
 
 `Settings` are frozen pydantic models that refuse unknown keys. A `Table` maps the word after `kind:` to a class;
 the class's own nested `Settings` validates the rest. YAML is read under limits of size, depth and aliases, and this
-file never imports torch, so that a hostile recipe is refused before anything heavy is loaded.
+file never imports torch, so that a hostile recipe is refused before anything heavy is loaded. How a refusal is worded
+is `wording.py`'s.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails, PydanticCustomError, core_schema
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
+from seqloom import wording
 from seqloom.errors import SeqloomError, nearest
 
 T = TypeVar("T")
@@ -31,17 +33,56 @@ T = TypeVar("T")
 MAX_YAML_BYTES = 1_000_000
 MAX_YAML_DEPTH = 30
 MAX_YAML_NODES = 50_000
+MOST = 10**9  # of any number that says no bound of its own: torch counts in 64 bits and computes in float32
 
 Plain = None | bool | int | float | str | Sequence["Plain"] | Mapping[str, "Plain"]
 
 
+_OPENED = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")  # pipes that have their writer: `config <(sed ... recipe.yaml)`
 _FOLLOWS = "default_factory_not_called"  # a default that depends on a key which is itself wrong: no problem of its own
+
+
+def _bound(schema: object) -> None:
+    """Bound the numbers of a pydantic schema that no field bounds, and word the refusal of each union as a whole."""
+    if isinstance(schema, list | tuple):
+        for part in schema:
+            _bound(part)
+    if not isinstance(schema, dict):
+        return
+    kind = schema.get("type")
+    if kind in ("int", "float"):
+        if "le" not in schema and "lt" not in schema:
+            schema["le"] = MOST
+        if "ge" not in schema and "gt" not in schema:
+            schema["ge"] = -MOST
+        if kind == "float" and schema.get("gt") == 0:
+            schema["ge"] = wording.SMALLEST
+    if kind == "union":
+        forms = " or ".join(map(_form, schema["choices"]))
+        schema |= {"custom_error_type": wording.NO_CHOICE, "custom_error_message": f"expected {forms}"}
+    for key, part in schema.items():
+        if key not in ("metadata", "serialization", "default", "cls"):
+            _bound(part)
+
+
+def _form(schema: Mapping[str, Any]) -> str:
+    """What one choice of a union takes, in words."""
+    words = {"str": "text", "int": "an integer", "float": "a number", "bool": "true or false", "tuple": "a list"}
+    some = " that is not empty" if schema.get("min_length") else ""
+    return words.get(schema["type"], "a mapping of keys") + some
 
 
 class Settings(BaseModel):
     """What a person may choose. Frozen; an unknown key is an error that names the nearest known one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: type[BaseModel], handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Every number of every settings class has bounds, said or not; see `_bound`."""
+        schema = handler(source)
+        _bound(schema)
+        return schema
 
     @model_validator(mode="wrap")
     @classmethod
@@ -57,7 +98,8 @@ class Settings(BaseModel):
         try:
             made = known({key: cls._completed(key, value) for key, value in raw.items() if key in cls.model_fields})
         except ValidationError as error:
-            problems += [_line(item["loc"], _problem(item)) for item in error.errors() if item["type"] != _FOLLOWS]
+            found = (item for item in error.errors(include_url=False) if item["type"] != _FOLLOWS)
+            problems += [_line(item["loc"], wording.problem(item)) for item in found]
         if problems:
             raise ValidationError.from_exception_data(cls.__qualname__, problems)
         return made
@@ -242,10 +284,12 @@ def parse_yaml(text: str, where: str) -> object:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise SeqloomError("E_RECIPE", f"not valid YAML: {error.problem}", where=f"{where}:{line}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise SeqloomError(
             "E_RECIPE", f"YAML refused: {error}", where=where, fix="write the recipe out plainly"
         ) from None
+    except ValueError:  # Python reads no integer of more than 4,300 digits
+        raise SeqloomError("E_RECIPE", "YAML refused: a number of too many digits", where=where) from None
     finally:
         if loader is not None:
             loader.dispose()
@@ -254,10 +298,15 @@ def parse_yaml(text: str, where: str) -> object:
 def read_yaml(path: Path) -> dict[str, object]:
     """A mapping from a YAML file, limits checked before the file is read whole."""
     try:
+        if path.is_fifo() and not str(path).startswith(_OPENED):
+            what = "a pipe is no recipe: it may wait for its writer for ever"
+            raise SeqloomError("E_FILE", what, where=str(path), fix="give a file, or - and the recipe on stdin")
         with path.open("rb") as file:
             data = file.read(MAX_YAML_BYTES + 1)  # what a file says of its size need not be true (/dev/zero)
         if len(data) > MAX_YAML_BYTES:
             raise SeqloomError("E_RECIPE", f"more than {MAX_YAML_BYTES:,} bytes of YAML", where=str(path))
+        if data.startswith(b"\x1f\x8b"):
+            raise SeqloomError("E_RECIPE", "a gzip file; a recipe is plain text", where=str(path), fix="unpack it")
         text = data.decode("utf-8")
     except OSError as error:
         raise SeqloomError("E_FILE", f"cannot read the recipe: {error.strerror}", where=str(path)) from None
@@ -302,7 +351,8 @@ def validated(cls: type[S], raw: object, where: str) -> S:
     try:
         return cls.model_validate(raw)
     except ValidationError as error:
-        problems = [f"{_path(item['loc'])}{_problem(item)}" for item in error.errors()]
+        found = error.errors(include_url=False)
+        problems = [f"{wording.path(item['loc'])}{wording.problem(item)}" for item in found]
         count = f"{len(problems)} problems: " if len(problems) > 1 else ""
         raise SeqloomError(
             "E_RECIPE", count + "; ".join(problems), where=where, fix="'seqloom config' shows every key"
@@ -311,16 +361,6 @@ def validated(cls: type[S], raw: object, where: str) -> S:
 
 def _line(loc: tuple[int | str, ...], message: str) -> InitErrorDetails:
     return InitErrorDetails(type=PydanticCustomError("seqloom", message), loc=loc, input=None)
-
-
-def _path(loc: tuple[int | str, ...]) -> str:
-    return ".".join(str(part) for part in loc) + ": " if loc else ""
-
-
-def _problem(item: ErrorDetails) -> str:
-    message, value = item["msg"].removeprefix("Value error, "), item["input"]
-    plain = isinstance(value, (str, int, float)) and item["type"] not in ("seqloom", "value_error")
-    return f"{message} (got {value!r})" if plain else message
 
 
 def render_yaml(settings: Settings) -> str:

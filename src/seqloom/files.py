@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
+import math
 import os
 import shutil
 from collections.abc import Iterator
@@ -22,12 +24,13 @@ _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 def file_error(error: OSError, path: Path | str, verb: str = "write") -> SeqloomError:
     """The refusal for an operating system's error: E_DISK when space is the reason, E_FILE otherwise."""
-    reason = error.strerror or str(error)
+    reason = "it is closed" if error.errno == errno.EBADF else error.strerror or str(error)
     if error.errno in _NO_SPACE:
         return SeqloomError(
             "E_DISK", f"cannot {verb}: {reason}", where=str(path), fix="free some space, then run again"
         )
-    return SeqloomError("E_FILE", f"cannot {verb}: {reason}", where=str(path))
+    fix = "open it, or name a file" if error.errno == errno.EBADF else ""
+    return SeqloomError("E_FILE", f"cannot {verb}: {reason}", where=str(path), fix=fix)
 
 
 def sha256(data: bytes) -> str:
@@ -56,6 +59,26 @@ def read_bounded(path: Path, limit: int) -> bytes:
         raise file_error(error, path, "read") from None
 
 
+def read_json(path: Path, limit: int, what: str, fix: str) -> dict[str, object]:
+    """A JSON mapping that seqloom wrote, named `what` in the E_BUNDLE for a file that holds anything else."""
+    data = read_bounded(path, limit)
+    try:
+        raw = json.loads(data, parse_float=_finite, parse_constant=_finite)
+        json.dumps(raw, ensure_ascii=False).encode("utf-8")  # halves of characters could not be shown
+        if not isinstance(raw, dict):
+            raise ValueError("expected a mapping")
+    except (ValueError, RecursionError):
+        raise SeqloomError("E_BUNDLE", f"not {what} ({len(data):,} bytes)", where=str(path), fix=fix) from None
+    return raw
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
+
+
 def atomic_write(path: Path, data: bytes) -> None:
     """Replace `path` by `data`: afterwards it holds all of it, or what it held before."""
     with atomic_file(path) as file:
@@ -67,6 +90,9 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """A new file to write, which becomes `path` when the block ends well and vanishes when it does not."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        if path.exists() and not path.is_file():  # a rename would put a file in the place of a device or a pipe
+            what = "not a regular file, and a regular file would take its place"
+            raise SeqloomError("E_FILE", what, where=str(path), fix="name another")
         with temporary.open("wb") as file:
             yield file
             file.flush()

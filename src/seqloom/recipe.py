@@ -31,7 +31,7 @@ from seqloom.models.generator import Generator, GeneratorSettings
 from seqloom.models.memories import ExtraSource
 from seqloom.models.model import MODELS, EncoderDecoder
 from seqloom.nn.frontends import Embedding
-from seqloom.runtime import Runtime, seed_step
+from seqloom.runtime import Runtime, check_room, seed_step
 from seqloom.tasks.transduce import SearchSettings, Transduce
 from seqloom.training.loop import Training
 
@@ -51,7 +51,7 @@ class Split(Settings):
 
     dev: Share | None = None
     test: Share | None = None
-    seed: int = Field(1, ge=0)
+    seed: int = Field(1, ge=0, lt=2**63)
 
 
 class Data(Settings):
@@ -194,6 +194,8 @@ class Recipe(Settings):
     def _sides_agree(self) -> Recipe:
         if self.model.one_vocabulary and self.source != self.target:
             raise ValueError("model: it has one embedding, so one vocabulary; make `source` and `target` the same")
+        if self.target.normalise == "nfd":
+            raise ValueError("target.normalise: nfd is for what is read; outputs would be in loose parts; use nfc")
         sides = [side.model_dump(mode="json", exclude={"vocabulary"}) for side in (self.source, self.target)]
         if self.model.copies and sides[0] != sides[1]:
             same = "give `source` and `target` the same tokenizer, normalise and lowercase"
@@ -248,8 +250,7 @@ def joined_codecs(
 
 
 def build_model(recipe: Recipe, codecs: Codecs) -> Generator:
-    """The recipe's network for these vocabularies, weights drawn from the seed."""
-    seed_step(recipe.runtime.seed, 0, stream="weights")
+    """The recipe's network for these vocabularies, weights drawn from the seed; E_MEMORY where it cannot fit."""
     sizes: dict[str, object] = {
         "source_vocabulary": len(codecs.source.vocabulary),
         "target_vocabulary": len(codecs.target.vocabulary),
@@ -258,6 +259,8 @@ def build_model(recipe: Recipe, codecs: Codecs) -> Generator:
         sizes["extras"] = {
             name: (recipe.extras[name].use, len(codecs.extras[name].vocabulary)) for name in codecs.encoders
         }
+    check_room(lambda: MODELS.build(recipe.model, **sizes))
+    seed_step(recipe.runtime.seed, 0, stream="weights")
     return MODELS.build(recipe.model, **sizes)
 
 

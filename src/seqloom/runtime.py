@@ -10,6 +10,7 @@ import hashlib
 import os
 import platform
 import random
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,12 +19,15 @@ from typing import Literal
 import numpy as np
 import torch
 from pydantic import Field
+from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from seqloom import __version__
 from seqloom.config import Settings
 from seqloom.errors import SeqloomError
 
 Precision = Literal["float32", "bf16", "fp16"]
+MOST_THREADS = max(64, 4 * (os.cpu_count() or 1))  # here; many more cannot be started, and torch then dies of it
 _NARROW = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -45,6 +49,7 @@ def apply(runtime: Runtime) -> torch.device:
     a decayed Adam moment or LSTM gate that turns denormal would otherwise slow a CPU many times over.
     """
     torch.set_flush_denormal(True)
+    check_threads(runtime.threads)
     if runtime.threads is not None:
         torch.set_num_threads(runtime.threads)
     device = find_device(runtime.device)
@@ -62,6 +67,15 @@ def apply(runtime: Runtime) -> torch.device:
         torch.set_float32_matmul_precision("high" if runtime.tf32 else "highest")
         torch.backends.cudnn.allow_tf32 = runtime.tf32
     return device
+
+
+def check_threads(threads: int | None) -> None:
+    """E_RECIPE for more threads than this machine can use. Another machine may: a recipe is read wherever it goes."""
+    if threads is not None and threads > MOST_THREADS:
+        fix = f"at most {MOST_THREADS} here, or null to leave it to torch"
+        raise SeqloomError(
+            "E_RECIPE", f"{threads:,} threads on {os.cpu_count()} cores", where="runtime.threads", fix=fix
+        )
 
 
 def check_precision(precision: Precision, device: torch.device) -> None:
@@ -144,6 +158,38 @@ def describe() -> dict[str, str | int]:
         found["gpu"] = torch.cuda.get_device_name(0)
         found["gpus"] = torch.cuda.device_count()
     return found
+
+
+class _Shapes(TorchFunctionMode):
+    """Inside, tensors have a shape and nothing else; first values are not drawn (torch loads for a second to do so)."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: Sequence[type],
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        if func.__name__.endswith(("normal_", "uniform_")):
+            return args[0] if args else (kwargs or {})["tensor"]
+        return func(*args, **(kwargs or {}))
+
+
+def check_room(build: Callable[[], nn.Module]) -> None:
+    """E_MEMORY where the weights of a model do not fit in main memory: by their shapes, before they are made."""
+    room = free_memory()
+    try:
+        with torch.device("meta"), _Shapes():
+            needed = sum(parameter.nbytes for parameter in build().parameters())
+    except RuntimeError as error:
+        if "overflow" not in str(error).lower():  # what cannot be made of shapes alone is made as it is
+            return
+        needed = 2**63  # torch counts in 64 bits
+    if needed > (2**63 - 1 if room is None else room):
+        size = "more than can be counted" if needed == 2**63 else f"{needed / 1e9:,.1f} GB"
+        free = "" if room is None else f", and {room / 1e9:,.1f} GB of memory are free"
+        fix = "make the model smaller: width, layers or vocabulary"
+        raise SeqloomError("E_MEMORY", f"the weights take {size}{free}", where="model", fix=fix)
 
 
 def free_memory() -> int | None:

@@ -61,7 +61,7 @@ def read(
         raise SeqloomError("E_BUNDLE", "the contents changed: sha256 differs", where=str(path), fix=_FIX)
     try:
         tensors = load_file(path)
-    except SafetensorError as error:
+    except (SafetensorError, KeyError, ValueError) as error:  # KeyError: a type of numbers that torch does not have
         what = f"not a whole safetensors file of {found:,} bytes: {error}"
         raise SeqloomError("E_BUNDLE", what, where=str(path), fix=_FIX) from None
     except OSError as error:
@@ -75,14 +75,16 @@ _FIX = "use another checkpoint, or copy the file again"
 
 
 def _refuse_nonfinite(tensors: Weights, where: str) -> None:
-    bad = [name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor).all())]
+    # As float32, which is what they become: it has less room than float64. Others are no weights (`compare` says so).
+    numbers = {name: tensor.float() for name, tensor in tensors.items() if tensor.is_floating_point()}
+    bad = [name for name, tensor in numbers.items() if not bool(torch.isfinite(tensor).all())]
     if bad:
         what = f"not finite: {_listed(bad)}"
         raise SeqloomError("E_BUNDLE", what, where=where, fix="--allow-nonfinite reads it all the same")
 
 
 def compare(expected: Weights, found: Weights, where: str) -> None:
-    """Equal names and shapes, or E_BUNDLE that lists missing, extra and wrong-shape names."""
+    """Equal names, shapes and kinds of numbers, or E_BUNDLE that lists missing, extra and wrong ones."""
     problems: list[str] = []
     missing = [name for name in expected if name not in found]
     extra = [name for name in found if name not in expected]
@@ -91,7 +93,13 @@ def compare(expected: Weights, found: Weights, where: str) -> None:
         for name, tensor in expected.items()
         if name in found and found[name].shape != tensor.shape
     ]
-    for word, names in (("missing", missing), ("extra", extra), ("wrong shape", wrong)):
+    odd = [
+        f"{name} {str(found[name].dtype).removeprefix('torch.')}"
+        for name, tensor in expected.items()
+        if name in found and found[name].is_floating_point() != tensor.is_floating_point()
+    ]
+    listed = (("missing", missing), ("extra", extra), ("wrong shape", wrong), ("wrong kind of numbers", odd))
+    for word, names in listed:
         if names:
             problems.append(f"{word}: {_listed(names)}")
     if problems:

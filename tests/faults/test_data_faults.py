@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 
+from seqloom.api.train import Wishes, train
 from seqloom.data.codec import TextCodec
 from seqloom.data.codecs import Codecs
 from seqloom.data.corpus import Corpus, Limits
@@ -238,3 +239,25 @@ def test_a_full_disk_is_said_to_be_full(tmp_path: Path, monkeypatch: pytest.Monk
         Corpus.build([Example("a", ("a",), "f", 1)] * 5000, Codecs(codec, codec), tmp_path / "corpus", Limits())
     assert (caught.value.code, caught.value.exit_code) == ("E_DISK", 6)
     assert not (tmp_path / "corpus").exists()
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"), [([], "max_ratio: 7 "), (["search.limits.max_length=30"], "and max_length: 80 ")]
+)
+def test_targets_longer_than_outputs_may_be_are_told(limits: list[str], told: str, tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{'a' * (9 + i % 2)}\t{' '.join('b' * (5 if i % 4 else 80))}\n" for i in range(40)))
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(
+        f"data: {{train: {pairs}, dev: {pairs}}}\nsource: {{tokenizer: characters}}\ntarget: {{tokenizer: words}}\n"
+        "training: {steps: 1}\nevaluation: {validate_examples: 0}\n"
+    )
+    lines: list[str] = []
+    train(recipe, tmp_path / "run", limits, Wishes(tell=lines.append))
+    cautions = [line for line in lines if line.startswith("caution")]
+    assert len(cautions) == 1
+    assert "25.0 % of the training targets" in cautions[0]
+    assert told in cautions[0]
+    enough: list[str] = []
+    train(recipe, tmp_path / "more", ["search.limits.max_ratio=7"], Wishes(tell=enough.append))
+    assert not [line for line in enough if line.startswith("caution")]

@@ -63,8 +63,8 @@ def test_updates_that_are_not_finite_may_be_skipped_and_are_counted(seqloom: Com
 # --- stopping ----------------------------------------------------------------------------------------------------
 
 
-def test_sigterm_while_preparing_is_heard_too(tmp_path: Path) -> None:
-    """Asked to stop long before the first step: one step is done and saved, within the grace."""
+def test_sigterm_while_preparing_is_heard_too(seqloom: Command, tmp_path: Path) -> None:
+    """Asked to stop long before the first step, and the same command goes on."""
     recipe = write_recipe(tmp_path)
     with subprocess.Popen(
         command_line("train", recipe, "--run", tmp_path / "run", "--grace", "20"),
@@ -73,15 +73,15 @@ def test_sigterm_while_preparing_is_heard_too(tmp_path: Path) -> None:
         text=True,
         env=environment(),
     ) as process:
-        while not (tmp_path / "run" / "recipe.yaml").exists():
+        while not (tmp_path / "run" / ".lock").exists():
             assert process.poll() is None
             time.sleep(0.005)
         process.terminate()
         started_at = time.monotonic()
         _, err = process.communicate(timeout=60)
     assert process.returncode == 75, err
-    assert time.monotonic() - started_at < 25
-    assert checkpoints.last(tmp_path / "run") is not None
+    assert time.monotonic() - started_at < 10
+    assert seqloom("train", recipe, "--run", tmp_path / "run").code == 0
 
 
 def test_two_processes_never_train_one_run(seqloom: Command, run: Path) -> None:

@@ -138,6 +138,17 @@ def test_resampling_depends_on_seed_epoch_and_example_alone(corpus: Corpus) -> N
     assert sources(100, 0) != sources(100, 1)
 
 
+def test_batches_of_pairs_cut_anew_are_counted_by_their_new_lengths(corpus: Corpus) -> None:
+    def doubled(pair: Pair, rng: Random) -> Pair:
+        return Pair(np.repeat(pair.source, 2), np.repeat(pair.target, 2), pair.index)
+
+    batches = TokenBatches(corpus, Batching(tokens=200), 1, resample=doubled)
+    plain = TokenBatches(corpus, Batching(tokens=200), 1).count(0)
+    counted, made = batches.count(0), len(list(batches.epoch(0)))
+    assert abs(counted - made) <= 0.05 * made
+    assert made > 1.6 * plain
+
+
 # --- mixtures ----------------------------------------------------------------------------------------------------
 
 

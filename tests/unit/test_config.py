@@ -89,10 +89,10 @@ def test_all_problems_are_told_at_once_with_their_paths() -> None:
     said = refusal(raw)
     assert said.startswith("5 problems: ")
     for piece in (
-        "inner.shape.width: Input should be greater than or equal to 1 (got 0)",
+        "inner.shape.width: expected at least 1 (got 0)",
         "inner.shape: unknown key 'colour'",
-        "inner.depth: Input should be a valid integer",
-        "lr: Input should be greater than 0 (got -1)",
+        "inner.depth: expected an integer (got 'deep')",
+        "lr: expected more than 0 (got -1)",
         "unknown key 'sped'",
     ):
         assert piece in said
@@ -148,7 +148,7 @@ def test_settings_are_frozen_and_changes_are_judged_again() -> None:
     assert (changed.language, changed.inner.depth, outer.language) == ("de", 3, "en")
     with pytest.raises(ValidationError, match="unknown key 'nope'"):
         outer.with_(nope=1)
-    with pytest.raises(ValidationError, match="greater than 0"):
+    with pytest.raises(ValidationError, match="more than 0"):
         outer.with_(lr=0.0)
 
 
@@ -366,11 +366,11 @@ def test_a_whole_model_survives_writing_and_reading() -> None:
 @given(
     language=st.text(st.characters(exclude_categories=("Cs",))),
     name=st.from_regex(r"[-+.0-9eE_:noyINFa]{1,8}", fullmatch=True),
-    rate=st.floats(allow_nan=False, allow_infinity=False, allow_subnormal=False),
-    depth=st.integers(0, 10**20),
+    rate=st.floats(-config.MOST, config.MOST, allow_subnormal=False),
+    depth=st.integers(0, config.MOST),
 )
 @example(language="no", name="1e-3", rate=1e-3, depth=0)
-@example(language="1e3", name="08", rate=1e300, depth=1)
+@example(language="1e3", name="08", rate=1e8, depth=1)
 @example(language="null", name="2024-01-01", rate=-0.0, depth=1)
 @example(language="\u2028 \x85 a\n\tb ", name="1:30", rate=5e-300, depth=1)
 def test_any_text_and_number_survives_writing_and_reading(language: str, name: str, rate: float, depth: int) -> None:

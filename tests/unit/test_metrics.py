@@ -181,7 +181,7 @@ def test_exact_match_and_string_error_are_complements_by_any_reference() -> None
     outputs, references = ["K AE T ", "d", "x"], [["K  AE T", "K AA T"], ["D"], ["y", "x"]]
     assert build("exact").score(outputs, references) == pytest.approx(200 / 3)
     assert build("string_error").score(outputs, references) == pytest.approx(100 / 3)
-    assert build("string_error").name == "SER (string error rate)"
+    assert build("string_error").name == "SER"
 
 
 def test_perplexity_of_the_lectures_examples() -> None:

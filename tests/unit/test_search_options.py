@@ -14,6 +14,7 @@ from seqloom.api.options import Options
 from seqloom.api.risk import _ranked, agreements
 from seqloom.config import kind_of, validated
 from seqloom.data.codec import TextCodec
+from seqloom.data.codecs import Codecs
 from seqloom.errors import SeqloomError
 from seqloom.metrics import METRICS
 from seqloom.search.hypotheses import Hypothesis
@@ -89,13 +90,14 @@ def test_wishes_that_contradict_are_refused(wishes: dict[str, object], said: str
 
 
 def asking(side: TextCodec, **wishes: object) -> Asking:
-    return Asking.of(options(**wishes), SearchSettings(), side)
+    return Asking.of(options(**wishes), SearchSettings(), Codecs(side, side))
 
 
 def test_phrases_are_spelled_once_for_all_sources() -> None:
     side = codec()
     asked = asking(side, must=["New York", "big"], prefix="the", max_length=9)
-    wishes = asked.wishes(3)
+    assert asked.prefix == ("the",)
+    wishes = asked.wishes([side.encode("the")] * 3)
     assert wishes.phrases == [(tuple(side.encode("New York")), tuple(side.encode("big")))] * 3
     assert wishes.prefixes is not None
     assert wishes.prefixes.ids.tolist() == [side.encode("the")] * 3
@@ -105,6 +107,10 @@ def test_phrases_are_spelled_once_for_all_sources() -> None:
         asking(side, must=["New Boston"])
     with pytest.raises(SeqloomError, match="is empty"):
         asking(side, must=[""])
+    with pytest.raises(SeqloomError, match="prefix: the model cannot say 'Boston', 'Rome'"):
+        asking(side, prefix="New Boston, old Rome")
+    with pytest.raises(SeqloomError, match="prefix: it has 2 tokens, max_length is 1"):
+        asking(side, prefix="New York", max_length=1)
 
 
 def banned(side: TextCodec, *texts: str) -> list[list[str]]:

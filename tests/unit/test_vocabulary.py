@@ -99,6 +99,7 @@ def test_normalisation_is_the_codecs_alone() -> None:
     assert normalise("E\u0301", "none", "keep") == "E\u0301"
     assert codec("characters", ["e\u0301A"], lowercase=True).decode([7, 6]) == "éa"
     assert len(codec("characters", ["e\u0301"], normalise="none").vocabulary.ordinary) == 2
+    assert codec("characters", ["\ud55c"], normalise="nfd").tokens("\ud55c") == ["\u1112", "\u1161", "\u11ab"]
 
 
 def test_a_vocabulary_file_replaces_counting(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def alternatives(model: Model, inputs: Inputs, count: int, options: Options) -> 
     completed = iter(_completed(model, encoded, options, [token for token, _ in chosen if token != EOS]))
     found = []
     for token, log_prob in chosen:
-        hypotheses = [_ended(model, walk, offers, options)] if token == EOS else next(completed)
+        hypotheses = [_ended(model, encoded, walk, offers, options)] if token == EOS else next(completed)
         prediction = model.prediction(text, extras, encoded, hypotheses[: options.n_best], options)
         found.append(Alternative(_shown(model, token, encoded), float(torch.tensor(log_prob).exp()), prediction))
     return found
@@ -62,7 +62,8 @@ def alternatives(model: Model, inputs: Inputs, count: int, options: Options) -> 
 def _beginning(model: Model, encoded: Encoded, options: Options) -> tuple[Walk, Offers]:
     """A walk to the end of the prefix, and what is offered there."""
     asking = model.asking(options)
-    wishes = replace(asking.wishes(1, model.advice), phrases=None)  # these are for the rest of the output
+    begun = [model.codecs.begun(asking.prefix, encoded)]
+    wishes = replace(asking.wishes(begun, model.advice), phrases=None)  # these are for the rest of the output
     walk = Walk(model.scorer or model.network, model.sources([encoded]), Greedy.Settings(), wishes)
     for _ in asking.prefix:
         walk.step()
@@ -75,13 +76,14 @@ def _completed(model: Model, encoded: Encoded, options: Options, tokens: list[in
     """The prefix and each of some tokens, completed by the search that the options ask for."""
     if not tokens:
         return []
-    prefixes = [(*model.asking(options).prefix, token) for token in tokens]
+    begun = model.codecs.begun(model.asking(options).prefix, encoded)
+    prefixes = [(*begun, token) for token in tokens]
     return model.search([encoded] * len(tokens), options, Tokens.pad(prefixes))
 
 
-def _ended(model: Model, walk: Walk, offers: Offers, options: Options) -> Hypothesis:
+def _ended(model: Model, encoded: Encoded, walk: Walk, offers: Offers, options: Options) -> Hypothesis:
     """The prefix as a whole output."""
-    tokens = model.asking(options).prefix
+    tokens = tuple(model.codecs.begun(model.asking(options).prefix, encoded))
     end = torch.tensor([[EOS]], device=offers.log_probs.device)
     log_prob, advice = offers.taken(end)
     terms, advised = [float(log_prob)], float(advice)

@@ -6,14 +6,15 @@ Worked out once for any number of batches, because a list of a million outputs i
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 from seqloom.api.options import Options
 from seqloom.batch import SPECIALS, UNK, Tokens
 from seqloom.config import Settings, kind_of
 from seqloom.data.codec import TextCodec
+from seqloom.data.codecs import Codecs
 from seqloom.errors import SeqloomError
 from seqloom.models.contracts import Scorer
 from seqloom.search.constraints import CONSTRAINTS, Constraint, Trie
@@ -32,32 +33,40 @@ class Asking:
     strategy: Settings
     limits: Limits
     constraints: tuple[Constraint, ...] = ()
-    prefix: tuple[int, ...] = ()
-    phrases: tuple[tuple[int, ...], ...] = field(default=())
+    prefix: tuple[str, ...] = ()  # pieces; those that the vocabulary lacks have to be copied
+    phrases: tuple[tuple[int, ...], ...] = ()
 
     @staticmethod
-    def of(options: Options, recipe: SearchSettings, target: TextCodec) -> Asking:
+    def of(options: Options, recipe: SearchSettings, codecs: Codecs) -> Asking:
         searching = options.searching(recipe)
-        words = _Words(target)
+        words = _Words(codecs.target)
         phrases = tuple(words.phrase(text, "must") for text in options.must)
         words.refuse_both(options, phrases)
-        return Asking(
-            searching.strategy,
-            searching.limits,
-            tuple(words.constraints(options)),
-            tuple(target.encode(options.prefix)) if options.prefix else (),
-            phrases,
-        )
+        prefix = tuple(codecs.target.tokens(options.prefix)) if options.prefix else ()
+        _refuse_prefix(prefix, searching.limits, codecs)
+        return Asking(searching.strategy, searching.limits, tuple(words.constraints(options)), prefix, phrases)
 
-    def wishes(self, sources: int, advice: Scorer | None = None) -> Wishes:
-        """For a batch of so many sources: each has the same ones."""
+    def wishes(self, prefixes: Sequence[Sequence[int]], advice: Scorer | None = None) -> Wishes:
+        """For a batch of as many sources as there are prefixes (`Codecs.begun`): all else is the same for each."""
         return Wishes(
             self.limits,
             self.constraints,
-            Tokens.pad([self.prefix] * sources) if self.prefix else None,
-            [self.phrases] * sources if self.phrases else None,
+            Tokens.pad(prefixes) if self.prefix else None,
+            [self.phrases] * len(prefixes) if self.phrases else None,
             advice,
         )
+
+
+def _refuse_prefix(prefix: Sequence[str], limits: Limits, codecs: Codecs) -> None:
+    """E_USAGE for a beginning that no output can have."""
+    odd = dict.fromkeys(piece for piece in prefix if piece not in codecs.target.vocabulary)
+    if odd and not codecs.copies:
+        named = ", ".join(repr(piece) for piece in list(odd)[:SHOWN]) + (", ..." if len(odd) > SHOWN else "")
+        fix = "begin with what the model's vocabulary can spell"
+        raise SeqloomError("E_USAGE", f"prefix: the model cannot say {named}", fix=fix)
+    if limits.max_length is not None and len(prefix) > limits.max_length:
+        what = f"prefix: it has {len(prefix):,} tokens, max_length is {limits.max_length:,}"
+        raise SeqloomError("E_USAGE", what, fix="a larger max_length, or a shorter prefix")
 
 
 class _Words:

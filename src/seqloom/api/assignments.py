@@ -1,15 +1,18 @@
 """`--set` as people type it: with short names.
 
 `lr=1e-3` is `training.optimiser.lr=1e-3`, the only key of the recipe that ends in `lr`. Of several such keys the least
-deep is meant (`steps` is `training.steps`); where two are equally deep, none is.
+deep is meant (`steps` is `training.steps`); where two are equally deep, none is. A bare `-` is stdin, not a YAML list,
+and a dataset that the recipe gives by its file name alone takes further keys: `data.train.columns=[1,0]`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from seqloom.api.testset import split_outside_brackets
 from seqloom.config import override
+from seqloom.data.files import STDIN
 from seqloom.errors import SeqloomError
 from seqloom.recipe import Recipe, recipe_from
 
@@ -23,11 +26,28 @@ def full_keys(raw: Mapping[str, object], assignments: Sequence[str], where: str)
     effective = _effective(raw, plain, where)
     done: list[str] = []
     for assignment in assignments:
-        key = _key(assignment)
+        key, value = _key(assignment), assignment.partition("=")[2]
         if assignment not in plain and key:
             key = _written_out(key, effective, where)
-        done.append(f"{key}={assignment.partition('=')[2]}" if "=" in assignment else assignment)
+        if value.strip() == STDIN:
+            value = f'"{STDIN}"'
+        if key.startswith("data."):
+            done += _as_mapping(key, override(raw, done))
+        done.append(f"{key}={value}" if "=" in assignment else assignment)
     return done
+
+
+def _as_mapping(key: str, tree: Mapping[str, object]) -> list[str]:
+    """What must be set before a key inside a dataset: nothing, or the dataset's bare file name as a mapping."""
+    _, name, *inside = key.split(".")
+    data = tree.get("data")
+    known = data.get(name) if isinstance(data, Mapping) else None
+    if not inside or name not in ("train", "dev", "test") or known is None or isinstance(known, Mapping):
+        return []
+    if isinstance(known, str):
+        return [f"data.{name}={{path: {json.dumps(known)}}}"]
+    fix = f"give all of them: --set 'data.{name}=[{{path: FILE, {'.'.join(inside)}: ...}}, ...]'"
+    raise SeqloomError("E_USAGE", f"--set {key}: data.{name} is a list of datasets, not one", fix=fix)
 
 
 def _key(assignment: str) -> str:

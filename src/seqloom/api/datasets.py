@@ -8,15 +8,20 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
-from seqloom.data.files import Tally
+from pydantic import TypeAdapter, ValidationError
+
+from seqloom import wording
+from seqloom.data.files import Tally, mending
 from seqloom.data.readers import Example, ReaderSettings, read, renamed, spooled
 from seqloom.data.split import Part, assign
 from seqloom.errors import SeqloomError
-from seqloom.files import atomic_write, read_bounded, sha256_file
+from seqloom.files import atomic_write, read_json, sha256_file
 from seqloom.recipe import Data
 
 HELD_OUT = 0.05  # of the pairs, but between the next two numbers, and never over a fifth
 FEWEST, MOST, LARGEST_SHARE = 100, 2_000, 0.2
+_RECORD = TypeAdapter(dict[str, dict[str, str | int]])
+MENDING = "set data.on_bad_utf8 in the recipe to skip or replace"
 
 
 class Datasets:
@@ -35,6 +40,10 @@ class Datasets:
     def test(self) -> Iterator[Example]:
         return self._part("test")
 
+    def given(self) -> Iterator[Example]:
+        """All of the training files, what is held out of them as well."""
+        return self._read("train")
+
     def _part(self, part: Part) -> Iterator[Example]:
         sets = self.data.sets
         if part != "train" and part in sets:
@@ -48,23 +57,25 @@ class Datasets:
 
     def _read(self, part: Part) -> Iterator[Example]:
         """Several corpora one after the other, each example knowing which one it is from."""
-        for number, settings in enumerate(self.data.sets[part]):
-            examples = read(settings, on_bad_utf8=self.data.on_bad_utf8, tally=self.tally)
-            yield from examples if not number else (replace(example, corpus=number) for example in examples)
+        with mending(MENDING):
+            for number, settings in enumerate(self.data.sets[part]):
+                examples = read(settings, on_bad_utf8=self.data.on_bad_utf8, tally=self.tally)
+                yield from examples if not number else (replace(example, corpus=number) for example in examples)
 
 
-def settled(data: Data, folder: Path) -> Data:
-    """The same data made definite: pipes copied into `folder`, paths absolute, shares of the split chosen."""
+def settled(data: Data, folder: Path, *, spare: bool = False) -> Data:
+    """The same data made definite: pipes copied into `folder` (earlier copies spared, or replaced), paths absolute,
+    shares of the split chosen."""
 
     def definite(settings: ReaderSettings, name: str, number: int) -> ReaderSettings:
         place = folder / "input" / name
-        return spooled(settings, place if number == 0 else place / str(number), Path.cwd())
+        return spooled(settings, place if number == 0 else place / str(number), Path.cwd(), spare=spare)
 
     data = data.with_sets(definite)
     wanted = {"dev": data.dev is None and data.split.dev is None, "test": data.test is None and data.split.test is None}
     if not any(wanted.values()):
         return data
-    pairs = sum(1 for one in data.sets["train"] for _ in read(one, on_bad_utf8=data.on_bad_utf8))
+    pairs = sum(1 for _ in Datasets(data).given())
     share = round(held_out_share(pairs), 6)
     return data.with_(split=data.split.with_(**{name: share for name, missing in wanted.items() if missing}))
 
@@ -89,17 +100,33 @@ def fingerprints(data: Data) -> dict[str, dict[str, str | int]]:
 
 def recorded(record: Path) -> dict[str, dict[str, str | int]]:
     """The fingerprints that a run wrote down when it began."""
-    found: dict[str, dict[str, str | int]] = json.loads(read_bounded(record, 10_000_000))
-    return found
+    what, fix = "what seqloom wrote here", "delete it: it is written anew from the data as they are now"
+    try:
+        return _RECORD.validate_python(read_json(record, 10_000_000, what, fix))
+    except ValidationError as error:
+        problem = wording.first_problem(error)
+        raise SeqloomError("E_BUNDLE", f"not {what}: {problem}", where=str(record), fix=fix) from None
+
+
+def write_record(data: Data, record: Path) -> None:
+    """Write down what a run begins with."""
+    atomic_write(record, json.dumps(fingerprints(data), indent=1).encode())
+
+
+def is_unchanged(data: Data, record: Path) -> bool:
+    """Whether the data are what was written down; not where that cannot be known."""
+    try:
+        return recorded(record) == fingerprints(data)
+    except SeqloomError:
+        return False
 
 
 def check_unchanged(data: Data, record: Path, allow_change: bool) -> None:
-    """Compare the data with what the run began with; the first time, write it down."""
-    now = fingerprints(data)
+    """Compare the data with what the run began with."""
     if not record.exists() or allow_change:
-        atomic_write(record, json.dumps(now, indent=1).encode())
+        write_record(data, record)
         return
-    before = recorded(record)
+    now, before = fingerprints(data), recorded(record)
     changed = [path for path in now if before.get(path) != now[path]]
     if changed:
         sizes = "; ".join(

@@ -90,6 +90,11 @@ class RunEvaluation:
         return self.evaluation.sentences
 
     @property
+    def predicted(self) -> bool:
+        """Whether a model gave these outputs here; an output file was judged as it is."""
+        return self.decoding is not None
+
+    @property
     def perplexity(self) -> float | None:
         """exp of the mean negative log-probability of the (first) references, token by token, the end included."""
         return self.evaluation.perplexity
@@ -107,6 +112,7 @@ class RunEvaluation:
         rows = self.by_frequency
         return {
             "name": self.name,
+            "predicted": self.predicted,
             **plain,
             "scores": scores,
             "length_unit": self.length_unit,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from seqloom import runtime
 from seqloom.api.folder import METRICS, RECIPE, finished_reason, is_finished, read_recipe
@@ -106,30 +109,53 @@ def _vocabularies(bundle: Bundle, recipe: Recipe) -> dict[str, Plain]:
     }
 
 
+class _Line(BaseModel):
+    """A line of `metrics.jsonl`, as far as it is told."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+
+class _Logged(_Line):
+    event: Literal["logged"]
+    step: int
+    epoch: int
+    loss: float | None
+    progress: float | None
+    tokens_seen: int
+    tokens_per_second: float | None
+    elapsed: Annotated[float, Field(ge=0, lt=1e12)]
+
+
+class _Validated(_Line):
+    event: Literal["validated"]
+    step: int
+    values: dict[str, float | None]
+    metric: str
+    best: float | None
+    best_step: int
+
+
+_LINE: TypeAdapter[_Logged | _Validated] = TypeAdapter(_Logged | _Validated)
+
+
 def _progress(folder: Path) -> dict[str, Plain]:
     """How far the run is, by its metrics file; torn lines are passed over."""
     found: dict[str, Plain] = {"finished": is_finished(folder)}
     if is_finished(folder):
         found["reason"] = finished_reason(folder)
     for line in _lines(folder / METRICS):
-        if line["event"] == "logged":
-            for key in ("step", "epoch", "loss", "progress", "tokens_seen", "tokens_per_second", "elapsed"):
-                found[key] = line.get(key)
-        elif line["event"] == "validated":
-            found["validation"] = {"step": line["step"], **line["values"]}  # type: ignore[dict-item]
-            found["best"] = {"metric": line["metric"], "value": line["best"], "step": line["best_step"]}
+        match line:
+            case _Logged():
+                found |= line.model_dump(exclude={"event"})
+            case _Validated():
+                found["validation"] = {"step": line.step, **line.values}
+                found["best"] = {"metric": line.metric, "value": line.best, "step": line.best_step}
     found["checkpoints"] = [checkpoints.step_of(path) for path in checkpoints.every(folder)]
     return found
 
 
-def _lines(path: Path) -> list[dict[str, Plain]]:
-    lines: list[dict[str, Plain]] = []
+def _lines(path: Path) -> Iterator[_Logged | _Validated]:
     text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
     for line in text.splitlines():
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(record, dict) and "event" in record:
-            lines.append(record)
-    return lines
+        with suppress(ValidationError):
+            yield _LINE.validate_json(line)

@@ -111,6 +111,9 @@ def choose(dataset: Settings, on_bad_utf8: BadUtf8 = "error") -> Choices:
     found = profile(_sampled(read(dataset, on_bad_utf8=on_bad_utf8), sample), limit=SAMPLE)
     if not found.pairs:
         raise SeqloomError("E_EMPTY", "there are no pairs", fix="one pair per line: source, tab, target")
+    if not any(example.source.strip() and example.target.strip() for example in sample):
+        what = f"of {len(sample):,} pairs none has text on both sides"
+        raise SeqloomError("E_EMPTY", what, where=sample[0].where, fix="is it the right column? set 'columns'")
     source = _side(found.source, found.pairs, [example.source for example in sample])
     target = _side(found.target, found.pairs, [example.target for example in sample])
     is_text = "text" in (source.looks, target.looks)

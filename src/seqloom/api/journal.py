@@ -82,7 +82,7 @@ class Journal:
             for number, line in enumerate(file, start=2):
                 try:
                     answer = json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     answer = 0
                 if answer is not None and not isinstance(answer, str):
                     fix = "delete it and begin anew"

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from seqloom import runtime, weights
+from pydantic import ValidationError
+
+from seqloom import runtime, weights, wording
 from seqloom.api.assignments import full_keys
 from seqloom.api.model import Model
-from seqloom.bundle import Bundle, open_bundle
+from seqloom.bundle import CARD, FIX, RECIPE, Bundle, open_bundle
 from seqloom.config import override, parse_yaml, read_yaml, validated
 from seqloom.data.codec import TextCodec
 from seqloom.data.codecs import Codecs
@@ -49,8 +51,15 @@ def load(
     weights.restore(network, bundle.weights(allow_nonfinite), str(bundle.folder))
     folder = Path(run)
     name = folder.parent.name if folder.name == "bundle" else folder.name
-    calibration = Calibration.model_validate(bundle.about.get("calibration") or {})
-    return Model(name, recipe, codecs, network, bundle.about, calibration, chosen)
+    return Model(name, recipe, codecs, network, bundle.about, _calibration(bundle), chosen)
+
+
+def _calibration(bundle: Bundle) -> Calibration:
+    try:
+        return Calibration.model_validate(bundle.about.get("calibration") or {})
+    except ValidationError as error:
+        what = f"about.calibration: {wording.first_problem(error)}"
+        raise SeqloomError("E_BUNDLE", what, where=str(bundle.folder / CARD), fix=FIX) from None
 
 
 def _run_data(bundle: Path) -> object:
@@ -60,15 +69,20 @@ def _run_data(bundle: Path) -> object:
 
 
 def bundle_recipe(bundle: Bundle, settings: Sequence[str] = (), data: object = None) -> Recipe:
-    where = str(bundle.folder / "recipe.yaml")
-    raw = parse_yaml(bundle.recipe_text(), where)
-    if not isinstance(raw, dict):
-        raise SeqloomError("E_BUNDLE", "the bundle's recipe is not a mapping", where=where)
-    machine = raw.get("runtime")
-    # A run may be trained in bf16; what it predicts depends on the source alone (law 4) only in float32.
-    raw = {**raw, "runtime": {**(machine if isinstance(machine, dict) else {}), "precision": "float32"}}
-    if data is not None:
-        raw = {**raw, "data": data}
+    """The recipe that was trained, with `settings` over it and where the `data` lies now."""
+    where = str(bundle.folder / RECIPE)
+    try:
+        raw = parse_yaml(bundle.recipe_text(), where)
+        machine = raw.get("runtime") if isinstance(raw, dict) else None
+        # A run may be trained in bf16; what it predicts depends on the source alone (law 4) only in float32.
+        precise = {**(machine if isinstance(machine, dict) else {}), "precision": "float32"}
+        raw = {**raw, "runtime": precise} if isinstance(raw, dict) else {}
+        recipe = recipe_from(raw, where)
+    except SeqloomError as error:  # nobody wrote it by hand
+        raise SeqloomError("E_BUNDLE", error.what, where=error.where, fix=FIX) from None
+    if data is None and not settings:
+        return recipe
+    raw = raw if data is None else {**raw, "data": data}
     return recipe_from(override(raw, full_keys(raw, settings, where)), where)
 
 
@@ -110,9 +124,9 @@ def load_ensemble(
         load(run, device=device, threads=threads, settings=settings, allow_nonfinite=allow_nonfinite) for run in runs
     ]
     first = models[0]
-    for other in models[1:]:
-        if odd := first.codecs.differences(other.codecs):
-            what = f"the {odd[0]} vocabularies of {first.name} and {other.name} differ"
+    for path, other in zip(runs[1:], models[1:], strict=True):
+        if odd := first.codecs.difference(other.codecs):
+            what = f"{runs[0]} and {path} do not read and write alike: {odd}"
             fix = "train the members on one vocabulary: the same data, recipe text settings and seed of the split"
             raise SeqloomError("E_BUNDLE", what, fix=fix)
         if first.recipe.model.copies != other.recipe.model.copies:

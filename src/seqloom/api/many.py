@@ -10,21 +10,22 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 
 from seqloom.api.evaluate import evaluate
+from seqloom.api.folder import RECIPE, check_folder
+from seqloom.api.prepare import check_model
 from seqloom.api.testset import split_outside_brackets
 from seqloom.api.train import Wishes, train
 from seqloom.bundle import open_bundle
 from seqloom.config import Plain
 from seqloom.data.files import is_regular
 from seqloom.errors import SeqloomError
-from seqloom.files import atomic_folder, atomic_write
+from seqloom.files import atomic_write
 from seqloom.recipe import Recipe, load_recipe
 from seqloom.training.loop import Training
 
@@ -185,17 +186,16 @@ def train_many(
     A member that diverges is reported and the others go on: in a sweep over learning rates that is a finding.
     """
     folder = run if run is not None else Path("runs") / recipe_path.stem
-    if (folder / "recipe.yaml").exists():
-        raise SeqloomError("E_RUN", "this folder holds a single run", where=str(folder), fix="choose another --run")
     members = plan(folder, assignments, seeds)
     recipes = [load_recipe(recipe_path, member.assignments) for member in members]  # all mistakes before any work
     _refuse_pipes(recipes)
+    for member, recipe in zip(members, recipes, strict=True):
+        _check(member, recipe, folder)
     outcomes: list[Outcome] = []
     reason = "finished"
     for number, member in enumerate(members, start=1):
-        chosen = wishes(member.label)
+        chosen = replace(wishes(member.label), codec=_shared_codec(member, members))
         chosen.tell(f"run {number} of {len(members)}: {member.label}")
-        _share_codec(member, members)
         outcome = _outcome(recipe_path, member, chosen, test)
         if outcome.reason in STOPPED:
             reason = outcome.reason
@@ -216,13 +216,25 @@ def _refuse_pipes(recipes: Sequence[Recipe]) -> None:
             raise SeqloomError("E_USAGE", "several runs cannot read one pipe", where=path, fix=fix)
 
 
-def _share_codec(member: Member, members: Sequence[Member]) -> None:
+def _check(member: Member, recipe: Recipe, folder: Path) -> None:
+    """What would stop a member at its start, found before the first one trains."""
+    above = [place for place in member.folder.parents if place == folder or place.is_relative_to(folder)]
+    for place in above:
+        if (place / RECIPE).exists():
+            what = f"this folder holds a single run, or a {RECIPE} of your own"
+            raise SeqloomError("E_RUN", what, where=str(place), fix="choose another --run")
+    check_folder(member.folder)
+    try:
+        check_model(recipe)
+    except SeqloomError as error:
+        raise SeqloomError(error.code, error.what, where=f"{member.label}: {error.where}", fix=error.fix) from None
+
+
+def _shared_codec(member: Member, members: Sequence[Member]) -> Path | None:
     """Tokenizers are learned once per family: a seed must not change the vocabulary, or no ensemble could be made."""
     first = next(other for other in members if other.family == member.family)
-    if (first.folder / "codec").exists() and not member.folder.exists():
-        member.folder.mkdir(parents=True)
-        with atomic_folder(member.folder / "codec") as new:
-            shutil.copytree(first.folder / "codec", new, dirs_exist_ok=True)
+    codec = first.folder / "codec"
+    return codec if member is not first and codec.exists() else None
 
 
 def _outcome(recipe_path: Path, member: Member, wishes: Wishes, test: bool) -> Outcome:

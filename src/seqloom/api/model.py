@@ -175,12 +175,11 @@ class Model:
                 half = len(words) // 2
                 halves = ((" ".join(words[:half]), " "), (" ".join(words[half:]), gap))
                 return [shorter for part, after in halves for shorter in self._fitting(part, after, options, where)]
-        raise SeqloomError(
-            "E_LONG",
-            f"a source of {count:,} tokens, the recipe's maximum is {most:,}",
-            where=where,
-            fix="--on-long split or --on-long skip, or a larger data.limits.max_source in training",
-        )
+        what, remedy = f"a source of {count:,} tokens, the recipe's maximum is {most:,}", "split or --on-long skip"
+        if options.on_long == "split":
+            what, remedy = f"a word of {count:,} tokens cannot be split, the recipe's maximum is {most:,}", "skip"
+        fix = f"--on-long {remedy}, or a larger data.limits.max_source in training"
+        raise SeqloomError("E_LONG", what, where=where, fix=fix)
 
     @property
     def splits_sentences(self) -> bool:
@@ -225,7 +224,7 @@ class Model:
     ) -> list[list[Hypothesis]]:
         """Hypotheses for encoded sources, as one batch; `prefixes` are one for each, instead of the options' own."""
         asking = self.asking(options)
-        wishes = asking.wishes(len(sources), self.advice)
+        wishes = asking.wishes([self.codecs.begun(asking.prefix, encoded) for encoded in sources], self.advice)
         with self.precision():
             return search(
                 self.scorer or self.network,
@@ -253,7 +252,7 @@ class Model:
                 return asking
         if (options.coverage_penalty or options.replace_unknown) and not self.recipe.model.attends:
             raise no_attention()
-        asking = Asking.of(options, self.recipe.search, self.target)
+        asking = Asking.of(options, self.recipe.search, self.codecs)
         self._asked = [(options, asking), *self._asked[:3]]
         return asking
 

@@ -1,68 +1,97 @@
 """What a sitting of a run works with: codecs, encoded pairs, dev examples, task and network.
 
-Each part is made once, written into the run folder whole, and read back by later sittings.
+Each part is made once, written into a folder whole, and read back by later sittings; the recipe is written last.
 """
 
 from __future__ import annotations
 
+import json
+import math
+import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
 import numpy as np
+import torch
 
 from seqloom import runtime, weights
 from seqloom.api.datasets import Datasets, merged
 from seqloom.api.extension import added, carry_over, extended
-from seqloom.api.folder import RECIPE
 from seqloom.api.load import load, load_codecs, save_codecs
 from seqloom.api.model import Model
-from seqloom.batch import Batch
-from seqloom.config import render_yaml
+from seqloom.api.staging import PAIRS, RECIPE
+from seqloom.batch import SPECIALS, Batch
+from seqloom.config import Plain, kind_of, render_yaml
 from seqloom.data.batching import TokenBatches, in_order
 from seqloom.data.codec import TextCodec
 from seqloom.data.codecs import Codecs, Pair
 from seqloom.data.corpus import Corpus
 from seqloom.data.examples import Example
+from seqloom.data.files import Tally
+from seqloom.data.filters import Counts, refuse_nothing
+from seqloom.data.readers import files_of
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_folder, atomic_write
 from seqloom.models.generator import Generator
+from seqloom.models.model import MODELS
 from seqloom.recipe import Recipe, build_model, build_task, joined_codecs, parameters, start_from_vectors
 from seqloom.tasks.base import Loss
 from seqloom.tasks.transduce import Transduce
 from seqloom.training import budget, checkpoints
 
 CALIBRATION_EXAMPLES = 2_000
+CUT_SHARE = 0.001  # of the training targets may be longer than outputs without a word about it
 Tell = Callable[[str], None]
 
 
-class Prepared:
-    """Everything but the loop. `start` is a run whose weights and tokens to begin with (fine-tuning)."""
+def check_model(recipe: Recipe) -> None:
+    """E_RECIPE or E_MEMORY for a model that cannot be built: by its shapes alone, long before any data are read."""
+    few = len(SPECIALS) + 1  # tokens; more only make it larger
+    read = {name: (extra.use, few) for name, extra in recipe.extras.items() if kind_of(extra.use) != "prefix"}
+    sizes: dict[str, object] = {"extras": read} if read else {}
+    runtime.check_room(lambda: MODELS.build(recipe.model, source_vocabulary=few, target_vocabulary=few, **sizes))
 
-    def __init__(self, recipe: Recipe, folder: Path, tell: Tell, start: Path | None) -> None:
-        self.recipe, self.folder, self.tell, self.start = recipe, folder, tell, start
+
+class Prepared:
+    """Everything but the loop. `start` is a run whose weights and tokens to begin with (fine-tuning), `codec` a folder
+    of codecs to take over."""
+
+    def __init__(self, recipe: Recipe, folder: Path, tell: Tell, start: Path | None, codec: Path | None = None) -> None:
+        self.recipe, self.folder, self.tell, self.start, self.codec = recipe, folder, tell, start, codec
         self.device = runtime.apply(recipe.runtime)
         self.datasets = Datasets(recipe.data)
         self.codecs = self._codecs()
+        self.became: dict[str, Plain] = {}  # of the lines of each set, where this sitting has read them
         self.train_pairs = self._corpus("train", self.datasets.train)
         self.dev_pairs = self._corpus("dev", self.datasets.dev)
+        if self.became:
+            atomic_write(folder / PAIRS, json.dumps(self.became, indent=1).encode())
+            self._caution_limits()
         self.dev = self._dev_examples()
         self.task: Transduce = build_task(recipe, self.codecs)
         self.network = self._network()
         if recipe.batching.tokens == "auto":
             self._settle_batches()
+        atomic_write(folder / RECIPE, render_yaml(self.recipe).encode())
 
     def _codecs(self) -> Codecs:
         folder, recipe = self.folder / "codec", self.recipe
         if not folder.exists():
-            codecs = self._trained_codecs()
+            codecs = None if self.codec is not None else self._trained_codecs()
             with atomic_folder(folder) as new:
-                save_codecs(recipe, codecs, new)
+                if codecs is not None:
+                    save_codecs(recipe, codecs, new)
+                else:
+                    shutil.copytree(str(self.codec), new, dirs_exist_ok=True)
         return load_codecs(recipe, folder)
 
     def _trained_codecs(self) -> Codecs:
         """Learned from the training pairs; by the split's seed, so that runs of other seeds share their tokens."""
         recipe, train = self.recipe, self.datasets.train
+        refuse_nothing(self.datasets.given(), self.datasets.tally, self._named("train"))
+        self._refuse_empty("train", train)
         if self.start is not None:
             first = self._first(self.start)
             _check_same_text(recipe, first.recipe, self.start)
@@ -72,6 +101,8 @@ class Prepared:
             raise SeqloomError(
                 "E_RECIPE", "there is no vocabulary to extend", where="training.extend_vocabulary", fix=fix
             )
+
+        self.tell("learning the vocabulary")
 
         def trained(settings: TextCodec.Settings, *sides: str) -> TextCodec:
             def texts() -> Iterator[str]:
@@ -96,15 +127,58 @@ class Prepared:
         folder = self.folder / "cache" / part
         if (folder / "corpus.json").exists():
             return Corpus.open(folder)
-        first = next(examples(), None)
-        if first is None:
-            what = f"the {part} set is empty: too few different sources to hold some out"
-            raise SeqloomError("E_EMPTY", what, where=f"data.{part}", fix=f"give data.{part} a file, or more pairs")
+        self._refuse_empty(part, examples)
         keep_text = part == "train" and self.codecs.samples
+        before = Counter(self.datasets.tally)
         corpus, counts = Corpus.build(examples(), self.codecs, folder, self.recipe.data.limits, keep_text=keep_text)
-        skipped = ", ".join(f"{count:,} {name}" for name, count in counts.skipped.items() if count)
-        self.tell(f"{part}: {counts.kept:,} pairs" + (f" (skipped: {skipped})" if skipped else ""))
+        own = part in self.recipe.data.sets  # else it was held out of train, whose lines are told of there
+        self._note(part, counts, self.datasets.tally - before if own else Counter())
         return corpus
+
+    def _note(self, part: str, counts: Counts, read: Tally) -> None:
+        """Tell, once, what became of the lines of a set, and keep it for the run's report."""
+        mended = {"bad_utf8": read.pop("bad_utf8", 0)} if self.recipe.data.on_bad_utf8 == "replace" else {}
+        self.became[part] = {"kept": counts.kept, "skipped": counts.skipped | dict(read), "mended": mended}
+        told = f"{part}: {counts.kept:,} pairs"
+        for end, found in (("skipped", counts.skipped | dict(read)), ("mended", mended)):
+            if any(found.values()):
+                told += f" ({end}: " + ", ".join(f"{count:,} {name}" for name, count in found.items() if count) + ")"
+        self.tell(told)
+
+    def _caution_limits(self) -> None:
+        """Tell where predictions would be cut off that should be as long as the targets of training."""
+        limits = self.recipe.search.limits
+        source, target = (torch.from_numpy(lengths.astype(np.int64)) for lengths in self.train_pairs.lengths())
+        positions = source + 1  # with the end of the source
+        share = float((target > limits.of(positions)[1]).double().mean())
+        if share < CUT_SHARE:
+            return
+        ratio = math.ceil(10 * float(((target - limits.extra) / positions).max())) / 10
+        most = f" and max_length: {int(target.max())}" if limits.max_length is not None else ""
+        told = f"{100 * share:.1f} % of the training targets are longer than an output may be"
+        self.tell(f"caution: {told}; search.limits: max_ratio: {max(ratio, limits.max_ratio):g}{most} holds them all")
+
+    def _refuse_empty(self, part: str, examples: Callable[[], Iterator[Example]]) -> None:
+        if next(examples(), None) is not None:
+            return
+        what = f"the {part} set is empty: too few different sources to hold some out"
+        fix = f"give data.{part} a file, or more pairs"
+        if part == "train":
+            what, fix = "all pairs are held out", "give more pairs, or files as data.dev and data.test"
+        elif part in self.recipe.data.sets:
+            what, fix = "the file holds no pairs", f"name another file, or leave data.{part} out"
+        raise SeqloomError("E_EMPTY", what, where=self._named(part), fix=fix)
+
+    def _named(self, part: str) -> str:
+        """Where a set comes from: its key, and its files where it has some of its own."""
+        files = self.recipe.data.files().get(part, [])
+        return f"data.{part}" + (f": {', '.join(files)}" if files else "")
+
+    def place_of(self, index: int) -> str:
+        """file:line of a training pair."""
+        sizes = self.train_pairs.sizes
+        corpus = next(number for number in range(len(sizes)) if index < sum(sizes[: number + 1]))
+        return f"{files_of(self.recipe.data.sets['train'][corpus])[0]}:{self.train_pairs.line(index)}"
 
     def _dev_examples(self) -> list[Example]:
         examples = self.datasets.dev()
@@ -121,7 +195,7 @@ class Prepared:
         """Weights of the first step that are not random: those of another run, or given word vectors."""
         if self.start is None:
             for side, share in start_from_vectors(self.recipe, network, self.codecs).items():
-                self.tell(f"{side} vectors: {share:.1%} of the vocabulary found")
+                self.tell(f"{side} vectors: {100 * share:.1f} % of the vocabulary found")
             return
         first = self._first(self.start)
         if not self.recipe.training.extend_vocabulary:
@@ -146,7 +220,6 @@ class Prepared:
 
         tokens = budget.fitting(self.network, loss_of, longest, len(lengths))
         self.recipe = self.recipe.with_(batching=settings.with_(tokens=tokens))
-        atomic_write(self.folder / RECIPE, render_yaml(self.recipe).encode())
         self.tell(f"batches of {tokens:,} tokens suit {len(lengths):,} pairs on this machine")
 
     def batches(self) -> TokenBatches:
@@ -164,13 +237,12 @@ class Prepared:
             self.recipe.data.mixture(self.train_pairs.sizes),
         )
         size, padding = parameters(self.network), batches.padding(0)
-        self.tell(f"{size:,} parameters, {batches.count(0):,} batches an epoch, padding {padding:.1%}")
+        self.tell(f"{size:,} parameters, {batches.count(0):,} batches an epoch, padding {100 * padding:.1f} %")
         return batches
 
     def model(self) -> Model:
         """The network as it stands, with text on both sides."""
-        name = self.folder.name
-        return Model(name, self.recipe, self.codecs, self.network, device=self.device)
+        return Model(self.folder.absolute().name, self.recipe, self.codecs, self.network, device=self.device)
 
 
 def _check_same_text(recipe: Recipe, first: Recipe, start: Path) -> None:

@@ -56,9 +56,8 @@ def certain(model: Model, encoded: Encoded, options: Options) -> Iterator[tuple[
     """(tokens that every hypothesis still in question begins with, whether they are all), growing step by step."""
     asking = model.asking(options)
     with model.precision():
-        walk = Walk(
-            model.scorer or model.network, model.sources([encoded]), asking.strategy, asking.wishes(1, model.advice)
-        )
+        wishes = asking.wishes([model.codecs.begun(asking.prefix, encoded)], model.advice)
+        walk = Walk(model.scorer or model.network, model.sources([encoded]), asking.strategy, wishes)
     while not walk.done:
         with model.precision():
             walk.step()

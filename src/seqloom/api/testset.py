@@ -34,9 +34,10 @@ def held_out(recipe: Recipe, part: Part = "test") -> list[Example]:
         if error.code != "E_FILE":
             raise
         raise SeqloomError("E_FILE", f"the recipe's data: {error.what}", where=error.where, fix=ELSEWHERE) from None
-    if not examples:
+    files = recipe.data.files().get(part)
+    if not examples and not files:
         raise SeqloomError("E_EMPTY", f"the recipe holds out no {part} set", fix=ELSEWHERE)
-    return examples
+    return _some(examples, f"data.{part}" + (f": {', '.join(files)}" if files else ""))
 
 
 def chosen_examples(
@@ -103,8 +104,12 @@ def from_files(source: str | None, references: Sequence[str]) -> list[Example]:
 
 
 def _some(examples: list[Example], where: str) -> list[Example]:
+    """The examples; E_EMPTY where there is nothing that an output could be judged by."""
     if not examples:
-        raise SeqloomError("E_EMPTY", "nothing to judge: the file is empty", where=where)
+        raise SeqloomError("E_EMPTY", "nothing to judge: the file holds no pairs", where=where)
+    if not any(text.strip() for example in examples for text in example.references):
+        what = f"nothing to judge by: all {len(examples):,} references are empty"
+        raise SeqloomError("E_EMPTY", what, where=where, fix="look at the data with 'seqloom check'")
     return examples
 
 

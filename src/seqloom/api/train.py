@@ -1,15 +1,17 @@
 """`seqloom.train("recipe.yaml")`: from a recipe to a run folder with the best bundle in it.
 
-A run folder holds `recipe.yaml` (effective), `data.json` (fingerprints), `codec/`, `cache/` (encoded pairs),
-`metrics.jsonl`, `checkpoints/` and `bundle/`. The same call resumes; a finished run is returned as it is.
+A run folder holds `recipe.yaml` (effective), `data.json` (fingerprints), `pairs.json` (what became of the lines),
+`codec/`, `cache/` (encoded pairs), `metrics.jsonl`, `checkpoints/` and `bundle/`. The same call resumes; a finished run
+is returned as it is.
 """
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,24 +19,33 @@ import torch
 from torch import nn
 
 from seqloom import bundle, runtime, weights
-from seqloom.api.datasets import check_unchanged, portable, recorded
+from seqloom.api.datasets import check_unchanged, portable, recorded, write_record
 from seqloom.api.evaluate import calibrated
 from seqloom.api.folder import (
-    DATA,
-    FINISHED,
-    METRICS,
-    RECIPE,
+    Sitting,
+    check_folder,
     check_readable,
-    effective,
     finished_reason,
     is_finished,
+    is_trained,
     located,
-    started_from,
+    sitting,
 )
 from seqloom.api.load import find_bundle, load, save_codecs
 from seqloom.api.model import Model
 from seqloom.api.options import Options
-from seqloom.api.prepare import Prepared, Tell
+from seqloom.api.prepare import Prepared, Tell, check_model
+from seqloom.api.staging import (
+    DATA,
+    FINISHED,
+    METRICS,
+    START,
+    adopt,
+    drop_old_copies,
+    new_folder,
+    recover,
+    undone_on_failure,
+)
 from seqloom.config import Plain, kind_of, render_yaml
 from seqloom.data.batching import in_order
 from seqloom.data.readers import Example
@@ -48,9 +59,11 @@ from seqloom.shapes import Tensor
 from seqloom.training import checkpoints
 from seqloom.training.averaging import average
 from seqloom.training.events import Checkpoint, Event, Finished, Sample
+from seqloom.training.gradients import TooLargeError
 from seqloom.training.lock import RunLock
 from seqloom.training.loop import fit
 from seqloom.training.observers import CheckpointKeeper, JsonLines, Observer, TensorBoard
+from seqloom.training.state import Snapshot
 
 SAMPLED_LINES = 5_000  # of the training sources, to learn whether lines are sentences
 
@@ -89,7 +102,8 @@ class Wishes:
     tell: Tell = lambda line: None  # one line of talk at a time
     allow_data_change: bool = False
     start: Path | None = None  # a run whose weights to begin with (fine-tuning)
-    replace: bool = False  # discard what the run folder holds of another recipe
+    replace: bool = False  # discard what the run folder holds, once the new run is ready to begin
+    codec: Path | None = None  # a folder of codecs to take over
 
 
 def train(
@@ -101,20 +115,37 @@ def train(
     """Train a recipe in a run folder (default `runs/<recipe>`), or go on where it stopped."""
     wishes = wishes or Wishes()
     wanted, folder = located(recipe, run, settings)
-    if not (folder / RECIPE).exists():
+    check_folder(folder)
+    if wishes.replace or not is_trained(folder):
         check_readable(wanted.data)
-    if wishes.start is not None and (wishes.replace or checkpoints.last(folder) is None):
-        _check_start(wishes.start, folder, wishes.replace)
+        check_model(wanted)
+        if wishes.start is not None:
+            _check_start(wishes.start, folder, wishes.replace)
+        wishes.tell("reading the data")
     with RunLock(folder):
-        chosen, told = effective(wanted, folder, wishes.replace)
-        start = started_from(folder, wishes.start)
-        check_unchanged(chosen.data, folder / DATA, wishes.allow_data_change)
-        if is_finished(folder):
-            wishes.tell(f"{folder} is finished already")
-            return Run(folder, finished_reason(folder))
-        for line in told:
-            wishes.tell(line)
-        return _Training(chosen, folder, replace(wishes, start=start)).run()
+        recover(folder)
+        with undone_on_failure(folder):
+            now = sitting(wanted, folder, wishes.start, wishes.replace)
+            if not now.begins:
+                check_unchanged(now.recipe.data, folder / DATA, wishes.allow_data_change)
+                if is_finished(folder):
+                    wishes.tell(f"{folder} is finished already")
+                    return Run(folder, finished_reason(folder))
+                _mend(folder, wishes.tell)
+            training = _Training(now, folder, wishes)
+        if now.begins:
+            adopt(folder)
+            drop_old_copies(folder, now.recipe.data)
+        return training.run()
+
+
+def _mend(folder: Path, tell: Tell) -> None:
+    """Go on from the checkpoints there are, where `last` or `best` was lost; E_BUNDLE where there is none."""
+    if is_trained(folder) and not checkpoints.every(folder):
+        fix = "put checkpoints/ back, choose another --run, or --replace to begin anew"
+        raise SeqloomError("E_BUNDLE", "the run has a bundle, but no checkpoint", where=str(folder), fix=fix)
+    for line in checkpoints.mend(folder):
+        tell(line)
 
 
 def _check_start(start: Path, folder: Path, replaced: bool) -> None:
@@ -129,15 +160,37 @@ def _check_start(start: Path, folder: Path, replaced: bool) -> None:
 class _Training:
     """One sitting of one run: fit, listen, keep."""
 
-    def __init__(self, recipe: Recipe, folder: Path, wishes: Wishes) -> None:
+    def __init__(self, now: Sitting, folder: Path, wishes: Wishes) -> None:
         self.folder, self.wishes = folder, wishes
-        self.metrics = recipe.evaluation.build()
-        self.parts = Prepared(recipe, folder, wishes.tell, wishes.start)
+        self.metrics = now.recipe.evaluation.build()
+        for line in now.told:
+            wishes.tell(line)
+        place = new_folder(folder) if now.begins else folder
+        if now.begins and now.start is not None:
+            atomic_write(place / START, json.dumps({"from": str(now.start)}).encode())
+        if now.begins:
+            write_record(now.recipe.data, place / DATA)
+        self.parts = Prepared(now.recipe, place, wishes.tell, now.start, wishes.codec)
+        self.parts.folder = folder
         self.recipe = self.parts.recipe  # with every choice made that needs the data and the model
 
     def run(self) -> Run:
         last = checkpoints.last(self.folder)
-        events = fit(
+        try:
+            reason = self._listen(self._events(None if last is None else checkpoints.load(last)))
+            if reason not in ("preempted", "interrupted"):
+                self._finish(reason)
+        except TooLargeError as error:
+            where = error.where if error.example is None else self.parts.place_of(error.example)
+            raise SeqloomError(error.code, error.what, where=where, fix=error.fix) from None
+        except SeqloomError as error:
+            if error.code != "E_DIVERGED":
+                raise
+            raise SeqloomError(error.code, error.what, where=error.where, fix=self._way_out(error.fix)) from None
+        return Run(self.folder, reason)
+
+    def _events(self, snapshot: Snapshot | None) -> Iterator[Event]:
+        return fit(
             self.parts.task,
             self.parts.network,
             self.parts.batches(),
@@ -145,20 +198,25 @@ class _Training:
             validate=self.validate,
             seed=self.recipe.runtime.seed,
             precision=self.recipe.runtime.precision,
-            resume=checkpoints.load(last) if last is not None else None,
+            resume=snapshot,
             stop=self.wishes.stop,
             samples=self.samples,
         )
-        reason = self._listen(events)
-        if reason not in ("preempted", "interrupted"):
-            self._finish(reason)
-        return Run(self.folder, reason)
+
+    def _way_out(self, remedy: str) -> str:
+        """What to do about a run that diverged. With the recipe as it is, it would come to the same point again."""
+        place = shlex.quote(str(self.folder))
+        if not is_trained(self.folder):
+            return f"nothing was saved yet; train again with {remedy}"
+        if (self.folder / "bundle").exists():
+            return f"begin another run from the best weights (--from {place} --run NEW), with {remedy}"
+        return f"begin anew (--replace), with {remedy}"
 
     def _listen(self, events: Iterator[Event]) -> str:
         keep = max(2, self.recipe.training.average or 0)
         with ExitStack() as stack:
             log = stack.enter_context(JsonLines(self.folder / METRICS))
-            board = [TensorBoard(self.folder / "board")] if TensorBoard.available() else []
+            board = [TensorBoard(self.folder / "board", self.wishes.tell)] if TensorBoard.available() else []
             observers: list[Observer] = [log, *board, CheckpointKeeper(self.folder, keep), *self.wishes.observers]
             reason = "interrupted"
             for event in events:
@@ -200,8 +258,8 @@ class _Training:
         except SeqloomError as error:
             if error.code != "E_DIVERGED":
                 raise
-            fix = "begin anew with a lower lr, or with clip: 1.0"
-            raise SeqloomError("E_DIVERGED", f"at a validation {error.what}", where=str(self.folder), fix=fix) from None
+            what = f"at a validation {error.what}"
+            raise SeqloomError("E_DIVERGED", what, where=str(self.folder), fix="a lower lr, or clip: 1.0") from None
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
@@ -253,7 +311,7 @@ class _Training:
             tensors=tensors,
             extras=lambda folder: save_codecs(self.recipe, self.parts.codecs, folder),
             about={
-                "name": self.folder.name,
+                "name": self.folder.absolute().name,
                 "languages": languages,
                 "parameters": parameters(self.parts.network),
                 "data": data,

@@ -48,6 +48,13 @@ class Job:
         self._answer(self.model.predict(inputs, self.options, name="--text"), output, keep_breaks=True)
 
     def answer_lines(self, path: str, output: Path | None, buffer: int | None) -> None:
+        """Lines of a file, a pipe or a keyboard."""
+        from seqloom.data.files import mending
+
+        with mending("--on-bad-utf8 skip or replace"):
+            self._answer_lines(path, output, buffer)
+
+    def _answer_lines(self, path: str, output: Path | None, buffer: int | None) -> None:
         from seqloom.api.model import CHUNK_LINES
         from seqloom.data.files import Tally, is_regular, shown
         from seqloom.data.inputs import read_inputs
@@ -122,7 +129,7 @@ class Job:
         elapsed = max(elapsed, 1e-9)
         speed = f"{self.lines / elapsed:,.0f} lines/s, {self.tokens / elapsed:,.0f} tokens/s"
         parts = [f"{self.lines:,} line{'' if self.lines == 1 else 's'} in {elapsed:.1f} s ({speed})"]
-        parts.append(f"{100 * self.unknown / max(1, self.source_tokens):.1f} % of source tokens unknown")
+        parts.append(f"{say.percent(self.unknown / max(1, self.source_tokens))} of source tokens unknown")
         parts.append(f"{self.truncated:,} truncated")
         if self.empty:
             parts.append(f"{self.empty:,} empty")

@@ -11,14 +11,16 @@ from seqloom.cli import say
 
 def command(
     run: Path = typer.Argument(..., metavar="RUN", help="The run whose checkpoints to average."),
-    checkpoints: list[str] = typer.Argument(None, metavar="CHECKPOINT", help="Steps or names; default: all kept."),
+    checkpoints: list[str] = typer.Argument(
+        None, metavar="[CHECKPOINT ...]", help="Steps or names; all that are kept by default."
+    ),
     last: int = typer.Option(None, help="Average the last N checkpoints."),
-    output: Path = typer.Option(None, help="Where to write the bundle; default RUN/averaged."),
+    output: Path = typer.Option(None, metavar="FOLDER", help="Where to write the bundle; RUN/averaged by default."),
     as_json: bool = typer.Option(False, "--json", help="One JSON document on stdout."),
-    device: str = typer.Option("auto", help="auto, cpu, cuda, cuda:1, mps."),
+    device: str = typer.Option("auto", help="auto, cpu, cuda, cuda:N or mps."),
     threads: int = typer.Option(None, min=1, help="CPU threads."),
 ) -> None:
-    """Average checkpoints into a new bundle, and say whether that helped on the dev set."""
+    """Average checkpoints into a new bundle, and say if that helped."""
     from seqloom.api.average import average_run
     from seqloom.api.load import load
 

@@ -26,7 +26,7 @@ def command(
     fail: bool = typer.Option(False, "--fail", help="Exit with 3 when there are errors or warnings."),
     as_json: bool = typer.Option(False, "--json", help="The report as JSON."),
 ) -> None:
-    """Look for trouble in the data: empty, doubled, odd or leaked pairs."""
+    """Look for empty, doubled, odd or leaked pairs in the data."""
     checked = _checked(data, target, settings)
     if as_json:
         say.as_json(checked.as_dict())

@@ -19,19 +19,21 @@ if TYPE_CHECKING:
 def command(
     a: str = typer.Argument(..., metavar="A", help="A run, or an output file of any tool."),
     b: str = typer.Argument(..., metavar="B", help="Another run or output file for the same test."),
-    data: str = typer.Option(None, help="Test pairs: a .tsv or .jsonl file (also .gz), or {source: F, target: F}."),
-    source: str = typer.Option(None, help="Test sources, one per line."),
-    reference: list[str] = typer.Option(None, help="References, line by line beside the sources; repeatable."),
+    data: str = typer.Option(
+        None, metavar="FILE", help="Test pairs: a .tsv or .jsonl file (also .gz), or {source: F, target: F}."
+    ),
+    source: str = typer.Option(None, metavar="FILE", help="Test sources, one per line."),
+    reference: list[str] = typer.Option(None, metavar="FILE", help="References, line by line beside the sources."),
     part: Part = typer.Option(Part.TEST, help="Which part of the first run's own data to compare on."),
-    metric: list[str] = typer.Option(None, help="A metric, such as bleu or bleu:order=2; repeatable."),
+    metric: list[str] = typer.Option(None, metavar="METRIC", help="Such as bleu or bleu:order=2."),
     beam: int = typer.Option(None, help="Beam size; each recipe's search if not given (1 is greedy)."),
     on_long: OnLong = typer.Option(OnLong.SKIP, help="Sources over the recipe's maximum: skipped ones count as wrong."),
     show: int = typer.Option(5, min=0, help="How many of the sentences that differ most to show."),
     as_json: bool = typer.Option(False, "--json", help="One JSON document on stdout."),
-    device: str = typer.Option("auto", help="auto, cpu, cuda, cuda:1, mps."),
+    device: str = typer.Option("auto", help="auto, cpu, cuda, cuda:N or mps."),
     threads: int = typer.Option(None, min=1, help="CPU threads."),
 ) -> None:
-    """Say whether B is better than A, by paired tests, and show the sentences that differ most."""
+    """Say whether B is better than A, and show where they differ most."""
     from seqloom.api.compare import compare
     from seqloom.api.options import Options
     from seqloom.api.testset import chosen_examples
@@ -72,16 +74,17 @@ def _print(report: SystemComparison) -> None:
                 f"{chance.difference:+.2f}",
                 f"{chance.low:+.2f} to {chance.high:+.2f}",
                 f"{chance.p:.4f}",
-                f"{row.bootstrap.p:.4f}",
                 f"{row.wins.a:,} / {row.wins.ties:,} / {row.wins.b:,}",
             ]
         )
-    columns = ["metric", "A", "B", "B - A", "95 % interval", "p", "p bootstrap", "A wins / ties / B wins"]
-    say.table(f"A = {report.a}, B = {report.b}: {report.sentences:,} sentences", columns, rows)
+    columns = ["metric", "A", "B", "B - A", "95 % interval", "p", "A / ties / B"]
+    note = "A / ties / B: sentences that A does better, both alike, B better"
+    say.table(f"A = {report.a}, B = {report.b}: {report.sentences:,} sentences", columns, rows, [note])
     for row in report.metrics:
         winner = {"a": f"A ({report.a}) is better", "b": f"B ({report.b}) is better"}
         verdict = "no difference is proven" if row.better is None else winner[row.better]
-        say.data(f"{row.name}: {verdict} (approximate randomisation, p = {row.randomisation.p:.4f})")
+        tests = f"approximate randomisation p = {row.randomisation.p:.4f}, paired bootstrap p = {row.bootstrap.p:.4f}"
+        say.data(f"{row.name}: {verdict} ({tests})")
     for note in report.notes:
         say.data(f"Caution: {note}")
     for row in report.metrics:

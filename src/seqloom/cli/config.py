@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,11 +17,13 @@ if TYPE_CHECKING:
 
 
 def command(
-    recipe: Path | None = typer.Argument(None, metavar="[RECIPE|RUN]", help="A recipe, run or bundle folder."),
+    recipe: Path | None = typer.Argument(
+        None, metavar="[RECIPE|RUN]", help="A recipe (- is stdin), a run or a bundle folder."
+    ),
     settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="Change a key of the recipe."),
     as_json: bool = typer.Option(False, "--json", help="As JSON."),
 ) -> None:
-    """Show a recipe with every default written out, or every key there is."""
+    """Show a recipe with all its defaults, or every key there is."""
     if recipe is None:
         if settings:
             raise SeqloomError("E_USAGE", "--set needs a recipe to change", fix="seqloom config recipe.yaml --set ...")
@@ -42,7 +45,9 @@ def command(
 
 
 def recipe_file(path: Path) -> Path:
-    """The recipe of a run or bundle folder, or the file itself."""
+    """The recipe of a run or bundle folder, or the file itself; `-` is stdin."""
+    if str(path) == "-":
+        return Path("/dev/stdin")
     if not path.is_dir():
         return path
     for name in ("recipe.yaml", "bundle/recipe.yaml"):
@@ -63,22 +68,41 @@ def _show_words(as_json: bool) -> None:
             }
         )
         return
-    say.data("# every key of a recipe: key, type, default, meaning; --set takes the same names\n")
+    say.data("# every key of a recipe: type, default and meaning; --set takes the same names\n")
     _show_keys(words.keys, "")
     for name, entries in words.tables.items():
         say.data(f"\n# {name}\n")
         for entry in entries:
-            say.data(f"kind: {entry.kind}" + (f"  # {entry.meaning}" if entry.meaning else ""))
+            line = f"kind: {entry.kind}" + (f"  # {entry.meaning}" if entry.meaning else "")
+            room = say.width()
+            say.data(line if room is None else textwrap.fill(line, room, subsequent_indent="      # "))
             _show_keys(entry.keys, "    ")
 
 
 def _show_keys(keys: tuple[Key, ...], indent: str) -> None:
+    """A line for every key; where one would be too wide for the terminal, each has its meaning below."""
     widths = [
         max((len(text) for text in column), default=0)
         for column in zip(*((k.path, k.type, k.default) for k in keys), strict=True)
     ]
+    lines = []
     for key in keys:
         cells = [
             text.ljust(min(width, 44)) for text, width in zip((key.path, key.type, key.default), widths, strict=True)
         ]
-        say.data((indent + "  ".join([*cells, key.meaning])).rstrip())
+        lines.append((indent + "  ".join([*cells, key.meaning])).rstrip())
+    room = say.width()
+    if room is not None and any(len(line) > room for line in lines):
+        lines = [line for key in keys for line in _narrow(key, indent, room)]
+    for line in lines:
+        say.data(line)
+
+
+def _narrow(key: Key, indent: str, room: int) -> list[str]:
+    """`key: default  # type`, and what it means below."""
+    first = f"{key.path}:{' ' * bool(key.default)}{key.default}  # {key.type}"
+    deeper = indent + "    "
+    return [
+        *textwrap.wrap(first, room, initial_indent=indent, subsequent_indent=deeper),
+        *textwrap.wrap(key.meaning, room, initial_indent=deeper, subsequent_indent=deeper),
+    ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from seqloom.cli.say import as_json, data, shown, table, talk, to_type
+from seqloom.cli.say import as_json, data, percent, shown, table, talk, to_type
 
 if TYPE_CHECKING:
     from seqloom.api.demo import Facts, Place, Report
@@ -17,15 +17,15 @@ WIDTH = 120  # columns of the attention map where there is no terminal to ask
 
 
 def command(
-    name: str = typer.Argument("pronunciation", help="What to learn: pronunciation, or dates."),
+    name: str = typer.Argument("pronunciation", metavar="[NAME]", help="What to learn: pronunciation, or dates."),
     folder: Path = typer.Option(Path("demo"), "--folder", help="Where its files go, in a folder of the demo's name."),
     steps: int | None = typer.Option(None, "--steps", min=1, help="Train for so many steps instead of the recipe's."),
-    device: str | None = typer.Option(None, "--device", help="Where to compute: auto, cpu, cuda, cuda:1 or mps."),
-    threads: int | None = typer.Option(None, "--threads", min=1, help="How many processor threads to use."),
+    device: str | None = typer.Option(None, "--device", help="auto, cpu, cuda, cuda:N or mps."),
+    threads: int | None = typer.Option(None, "--threads", min=1, help="CPU threads."),
     replace: bool = typer.Option(False, "--replace", help="Begin anew where the folder holds a run of other settings."),
     json: bool = typer.Option(False, "--json", help="Print the report as JSON."),
 ) -> None:
-    """Get data, train a small model on it, measure it and look inside, all in about five minutes."""
+    """Get data, train, measure and look inside, in about five minutes."""
     from seqloom.api import demo as api
     from seqloom.api.load import load
 
@@ -91,7 +91,7 @@ def _print_scores(report: Report) -> None:
     honest = decoding.confidence
     notes = [
         f"{report.evaluation.sentences:,} {report.demo.sources} that training never saw; {speed}",
-        f"confidence: {honest.mean:.1%} on average, and {honest.right:.1%} are right",
+        f"confidence: {percent(honest.mean)} on average, and {percent(honest.right)} are right",
     ]
     data("")
     table("on the test set", ("score", "value", "95 % interval"), report.scores(), notes)
@@ -103,7 +103,7 @@ def _print_examples(report: Report) -> None:
             one.prediction.source,
             one.prediction.text,
             "=" if one.right else " | ".join(one.references),
-            f"{one.prediction.confidence:.0%}",
+            percent(one.prediction.confidence),
         )
         for one in report.examples
     ]

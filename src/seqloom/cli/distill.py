@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from seqloom.cli import say
-from seqloom.cli.sink import Sink
+from seqloom.cli.sink import Sink, same_file
 from seqloom.errors import SeqloomError
 
 
@@ -17,8 +17,12 @@ def command(
     teachers: list[str] = typer.Argument(
         ..., metavar="TEACHER [TEACHER ...]", help="A run, or several as an ensemble."
     ),
-    output: Path = typer.Option(..., "--output", "-o", help="The student's training file: .tsv or .jsonl."),
-    recipe: Path | None = typer.Option(None, "--recipe", help="Where to write the student's recipe; else to stdout."),
+    output: Path = typer.Option(
+        ..., "--output", "-o", metavar="FILE", help="The student's training file: .tsv or .jsonl."
+    ),
+    recipe: Path | None = typer.Option(
+        None, "--recipe", metavar="FILE", help="Where to write the student's recipe; else stdout."
+    ),
     data: Path | None = typer.Option(
         None, "--data", metavar="RECIPE", help="A recipe with the student's model and data; by default the teacher's."
     ),
@@ -28,18 +32,19 @@ def command(
     predictions: str | None = typer.Option(
         None, "--predictions", metavar="FILE", help="Answers that were made elsewhere: one line per training source."
     ),
-    device: str = typer.Option("auto", "--device", help="auto, cpu, cuda or cuda:N."),
+    device: str = typer.Option("auto", "--device", help="auto, cpu, cuda, cuda:N or mps."),
     threads: int | None = typer.Option(None, "--threads", min=1, help="CPU threads."),
     quiet: bool = typer.Option(False, "--quiet", "-q", help="No talk and no progress."),
     as_json: bool = typer.Option(False, "--json", help="Report as JSON on stdout, the recipe included."),
 ) -> None:
-    """Let a trained model answer its training sources, for a smaller one to learn from."""
+    """Let a model answer its training sources, for a smaller one."""
     if len(teachers) > 1 and not ensemble:
         raise SeqloomError(
             "E_USAGE", f"{len(teachers)} teachers given", fix="--ensemble averages them; or give one run"
         )
     if len(teachers) == 1 and ensemble:
         raise SeqloomError("E_USAGE", "--ensemble needs several teachers", fix="seqloom distill A B --ensemble")
+    _spare(output, recipe, data)
     from seqloom.api.distill import Distillation, distill
 
     wishes = Distillation(
@@ -69,6 +74,17 @@ def command(
             say.talk(f"{path}: the pairs held out for {part}, as they were")
         if recipe is not None:
             say.talk(f"next: make the model in {recipe} smaller, then\n  seqloom train {recipe}")
+
+
+def _spare(output: Path, recipe: Path | None, data: Path | None) -> None:
+    """Nothing that is written takes the place of what is read, of each other, or of a device."""
+    if output.exists() and not output.is_file():
+        raise SeqloomError("E_USAGE", "--output is no regular file", where=str(output), fix="name another")
+    if recipe is not None and recipe.resolve() == output.resolve():
+        raise SeqloomError("E_USAGE", "--recipe would replace --output", where=str(recipe), fix="name another")
+    for written in (output, recipe):
+        if written is not None and data is not None and same_file(written, data):
+            raise SeqloomError("E_USAGE", "--data would be replaced", where=str(data), fix="name another file")
 
 
 def _watched(answers: Iterable[str | None], total: int) -> Iterable[str | None]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from seqloom.cli import say
+from seqloom.cli.sink import Sink, same_file
 from seqloom.errors import SeqloomError, nearest
 
 if TYPE_CHECKING:
@@ -35,28 +36,34 @@ class OnLong(StrEnum):
 
 
 def command(
-    runs: list[str] = typer.Argument(None, metavar="RUN", help="The run to judge; several with --ensemble."),
+    runs: list[str] = typer.Argument(None, metavar="[RUN ...]", help="The run to judge; several with --ensemble."),
     data: str = typer.Option(
-        None, help="Test pairs: a .tsv or .jsonl file (also .gz), '-', or {source: F, target: F}."
+        None, metavar="FILE", help="Test pairs: a .tsv or .jsonl file (also .gz), '-', or {source: F, target: F}."
     ),
-    source: str = typer.Option(None, help="Test sources, one per line."),
-    reference: list[str] = typer.Option(None, help="References, line by line beside the sources; repeatable."),
+    source: str = typer.Option(None, metavar="FILE", help="Test sources, one per line."),
+    reference: list[str] = typer.Option(None, metavar="FILE", help="References, line by line beside the sources."),
     part: Part = typer.Option(Part.TEST, help="Which part of the recipe's own data to judge on."),
-    outputs: str = typer.Option(None, help="Judge this output file of any tool instead of a run."),
-    against: str = typer.Option(None, help="A second run or output file for the same test, in the same tables."),
-    metric: list[str] = typer.Option(
-        None, help="A metric: bleu, bleu:order=2, chrf, ter, meteor, exact, wer, cer, per."
+    outputs: str = typer.Option(None, metavar="FILE", help="Judge this output file of any tool; no run predicts."),
+    against: str = typer.Option(
+        None, metavar="RUN|FILE", help="A second run or output file for the same test, in the same tables."
     ),
-    search: str = typer.Option(None, help="Searches to compare, such as greedy,beam=5."),
+    metric: list[str] = typer.Option(
+        None,
+        metavar="METRIC",
+        help="bleu, bleu:order=2, chrf, ter, meteor, exact, string_error, wer, cer or per; else the recipe's.",
+    ),
+    search: str = typer.Option(None, metavar="LIST", help="Searches to compare, such as greedy,beam=5."),
     beam: int = typer.Option(None, help="Beam size; the recipe's search if not given."),
     greedy: bool = typer.Option(False, "--greedy", help="Greedy search."),
     on_long: OnLong = typer.Option(OnLong.SKIP, help="Sources over the recipe's maximum: skipped ones count as wrong."),
     split: bool = typer.Option(None, "--split/--no-split", help="Split paragraphs into sentences, as predict does."),
     ensemble: bool = typer.Option(False, "--ensemble", help="Judge several runs as one model."),
-    plot: Path = typer.Option(None, help="Write plots (by length, by frequency, reliability) to this folder."),
-    write_outputs: Path = typer.Option(None, help="Write the outputs to this file, one per line."),
+    plot: Path = typer.Option(
+        None, metavar="FOLDER", help="Write plots there: by length, by frequency, and reliability."
+    ),
+    write_outputs: Path = typer.Option(None, metavar="FILE", help="Write the outputs to this file, one per line."),
     fail_under: list[str] = typer.Option(
-        None, help="Exit 7 unless METRIC=VALUE is reached (error rates: not exceeded)."
+        None, metavar="METRIC=VALUE", help="Exit 7 unless this is reached (by error rates: not exceeded)."
     ),
     search_errors: int = typer.Option(
         None, min=1, help="On so many sources: how often do beams of 1 to 10 miss the best output?"
@@ -64,10 +71,10 @@ def command(
     settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="Change a key of the run's recipe."),
     samples: int = typer.Option(1000, min=1, max=1_000_000, help="Bootstrap samples of the 95 % intervals."),
     as_json: bool = typer.Option(False, "--json", help="One JSON document on stdout."),
-    device: str = typer.Option("auto", help="auto, cpu, cuda, cuda:1, mps."),
+    device: str = typer.Option("auto", help="auto, cpu, cuda, cuda:N or mps."),
     threads: int = typer.Option(None, min=1, help="CPU threads."),
 ) -> None:
-    """Judge a run, or an output file of any tool, with intervals and breakdowns."""
+    """Judge a run or an output file, with intervals and breakdowns."""
     from seqloom.api.evaluate import Judge
     from seqloom.api.testset import chosen_examples
 
@@ -85,7 +92,7 @@ def command(
     if plot is not None:
         _plot_folder(plot)
     examples = chosen_examples(judge.recipe, data, source, reference or (), part.value, outputs is None)
-    _spare_inputs(write_outputs, [data, source, outputs, *(reference or [])])
+    _spare_inputs(write_outputs, judge, data, [source, outputs, against, *(reference or [])])
     options = _options(beam, greedy, search, on_long.value, split)
     systems: list[RunEvaluation] = []
     if outputs is not None:
@@ -95,6 +102,7 @@ def command(
     if against is not None:
         systems.append(_second(judge, against, examples, options[-1], (device, threads)))
     systems = _told_apart(systems, outputs or " ".join(runs), against)
+    _caution(examples, model, outputs)
     if write_outputs is not None:
         _write_outputs(write_outputs, systems[0])
     missed = None if search_errors is None else _search_errors(model, examples[:search_errors])
@@ -134,7 +142,7 @@ def _search_errors(model: Model | None, examples: list[Example]) -> SearchErrors
 
 def _print_search_errors(found: SearchErrors | None) -> None:
     if found is not None:
-        rows = [(beam, f"{found.errors[beam]:,}", f"{found.share(beam):.1%}") for beam in found.errors]
+        rows = [(beam, f"{found.errors[beam]:,}", say.percent(found.share(beam))) for beam in found.errors]
         note = (
             f"of {found.proven:,} sources whose most probable output is proven ({found.tried:,} were tried); "
             "by plain probability, whatever length normalisation the recipe has"
@@ -236,18 +244,30 @@ def _told_apart(systems: list[RunEvaluation], first: str, second: str | None) ->
     return found
 
 
-def _spare_inputs(path: Path | None, inputs: list[str | None]) -> None:
-    """Outputs never overwrite what they are judged by."""
-    for name in inputs:
-        if path is not None and name is not None and path.exists() and Path(name).exists() and path.samefile(name):
+def _spare_inputs(path: Path | None, judge: Judge, data: str | None, named: list[str | None]) -> None:
+    """Outputs never overwrite what they are judged by, nor what the run was trained on."""
+    from seqloom.api.testset import named_dataset
+    from seqloom.data.readers import files_of
+
+    tested = [] if data is None else files_of(named_dataset(data, "--data"))
+    trained = [] if judge.recipe is None else [file for files in judge.recipe.data.files().values() for file in files]
+    for name in (*named, *tested, *trained):
+        if path is not None and name is not None and same_file(path, name):
             raise SeqloomError("E_USAGE", "--write-outputs would overwrite an input", where=name, fix="name another")
 
 
-def _write_outputs(path: Path, system: RunEvaluation) -> None:
-    from seqloom.files import atomic_write
+def _caution(examples: list[Example], model: Model | None, outputs: str | None) -> None:
+    """What a reader of the numbers must know and would not see in them."""
+    if outputs is not None and model is not None:
+        say.talk(f"{outputs} is judged as it is: {model.name} lends test set and metrics, and predicts nothing")
+    if empty := sum(not any(text.strip() for text in example.references) for example in examples):
+        say.talk(f"caution: {empty:,} of {len(examples):,} examples have an empty reference")
 
-    lines = [output.replace("\r\n", " ").replace("\n", " ") for output in system.outputs]  # lines in are lines out
-    atomic_write(path, "".join(line + "\n" for line in lines).encode("utf-8"))
+
+def _write_outputs(path: Path, system: RunEvaluation) -> None:
+    with Sink(path) as out:
+        for output in system.outputs:
+            out.write(output.replace("\r\n", " ").replace("\n", " ") + "\n")  # lines in are lines out
 
 
 # --- tables --------------------------------------------------------------------------------------------------------
@@ -277,9 +297,11 @@ def _print_scores(systems: list[RunEvaluation]) -> None:
             name = ["perplexity", system.name] if several else ["perplexity"]
             rows.append([*name, f"{system.perplexity:.2f}", "", "lower"])
     title = f"{' against '.join(system.name for system in systems)}: {systems[0].sentences:,} sentences"
-    signatures = [f"{score.name}  {score.signature}" for score in systems[0].scores.values()]
+    notes = [f"{system.name} is an output file, judged as it is" for system in systems if not system.predicted]
     columns = ["metric", *(["system"] if several else []), "value", "95 % interval", "better"]
-    say.table(title, columns, rows, signatures)
+    say.table(title, columns, rows, notes)
+    for score in systems[0].scores.values():
+        say.data(f"{score.name}  {score.signature}")  # in one piece, to be copied
 
 
 def _print_lengths(systems: list[RunEvaluation], word: str, score: Score) -> None:
@@ -309,10 +331,11 @@ def _print_frequencies(systems: list[RunEvaluation]) -> None:
     for place, first in enumerate(known[0][1]):
         if not any(series[place].wanted or series[place].produced for _, series in known):
             continue
-        f1 = [f"{series[place].f1:.1f}" for _, series in known]
-        more = [] if several else [f"{first.produced:,}", f"{first.precision:.1f}", f"{first.recall:.1f}"]
+        f1 = [say.percent(series[place].f1 / 100) for _, series in known]
+        shares = [say.percent(first.precision / 100), say.percent(first.recall / 100)]
+        more = [] if several else [f"{first.produced:,}", *shares]
         rows.append([first.label, f"{first.wanted:,}", *more, *f1])
-    names = [f"F1 {name}" for name, _ in known] if several else ["produced", "precision %", "recall %", "F1 %"]
+    names = [f"F1 {name}" for name, _ in known] if several else ["produced", "precision", "recall", "F1"]
     print()
     say.table("Words by how often training saw them", ["times seen", "wanted", *names], rows)
 
@@ -323,16 +346,16 @@ def _print_decoding(system: RunEvaluation, several: bool) -> None:
         return
     of = f" of {system.name}" if several else ""
     rows = [
-        [f"{row.low:.1f} to {row.high:.1f}", f"{row.count:,}", f"{row.confidence:.1%}", f"{row.accuracy:.1%}"]
+        [f"{row.low:.1f} to {row.high:.1f}", f"{row.count:,}", say.percent(row.confidence), say.percent(row.accuracy)]
         for row in told.confidence.bins
     ]
     notes = [
-        f"Expected calibration error {told.confidence.ece:.1%}; {told.confidence.right:.1%} of the outputs are right "
-        f"({told.confidence.criterion}), {told.confidence.mean:.1%} were promised.",
+        f"Expected calibration error {say.percent(told.confidence.ece)}; {say.percent(told.confidence.right)} of the "
+        f"outputs are right ({told.confidence.criterion}), {say.percent(told.confidence.mean)} were promised.",
         "",
         f"{told.search.capitalize()}: {told.seconds:.1f} s, {told.sentences_per_second:,.1f} sentences/s, "
         f"{told.tokens_per_second:,.0f} target tokens/s; {told.truncated:,} outputs cut off at the length limit; "
-        f"{told.skipped:,} sources skipped; {told.unknown:.2%} of the source tokens unknown.",
+        f"{told.skipped:,} sources skipped; {say.percent(told.unknown)} of the source tokens unknown.",
     ]
     print()
     say.table(f"Confidence{of}: promised and true", ["confidence", "outputs", "promised", "right"], rows, notes)
@@ -369,7 +392,7 @@ def _draw(systems: list[RunEvaluation], folder: Path) -> None:
         written.append(folder / "by-frequency.png")
         plot_frequency(known, written[-1])
     decoded = [(system.name, system.decoding) for system in systems if system.decoding is not None]
-    for number, (_, told) in enumerate(decoded, start=1):
+    for number, (name, told) in enumerate(decoded, start=1):
         written.append(folder / (f"reliability-{number}.png" if len(decoded) > 1 else "reliability.png"))
-        plot_reliability(told.confidence.bins, told.confidence.ece, written[-1])
+        plot_reliability(told.confidence.bins, told.confidence.ece, written[-1], name)
     say.talk("plots: " + ", ".join(say.shown(path) for path in written))

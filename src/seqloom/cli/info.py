@@ -105,7 +105,7 @@ def _progress_rows(progress: Mapping[str, Plain]) -> Iterator[Row]:
     yield "state", state
     if isinstance(step := progress.get("step"), int):
         share = progress.get("progress")
-        done = f" ({share:.0%} done)" if isinstance(share, float) else ""
+        done = f" ({say.percent(share)} done)" if isinstance(share, float) else ""
         yield "step", f"{step:,}, epoch {progress.get('epoch')}, loss {_short(progress.get('loss'))}{done}"
     if isinstance(elapsed := progress.get("elapsed"), float):
         yield "time", f"{span(elapsed)}, {_short(progress.get('tokens_per_second'))} tokens/s at the last"

@@ -28,14 +28,18 @@ def command(
     target: str | None = typer.Argument(
         None, metavar="[TARGET]", help="The file of targets, where DATA has the sources."
     ),
-    output: str = typer.Option("recipe.yaml", "--output", "-o", help="Where to write the recipe; - is stdout."),
-    source_language: str | None = typer.Option(None, "--source-language", help="A code such as en."),
-    target_language: str | None = typer.Option(None, "--target-language", help="A code such as de."),
-    on_bad_utf8: str = typer.Option("error", "--on-bad-utf8", help="Lines that are not UTF-8: error, skip or replace."),
+    output: str = typer.Option(
+        "recipe.yaml", "--output", "-o", metavar="FILE", help="Where to write the recipe; - is stdout."
+    ),
+    source_language: str | None = typer.Option(None, "--source-language", metavar="CODE", help="A code such as en."),
+    target_language: str | None = typer.Option(None, "--target-language", metavar="CODE", help="A code such as de."),
+    on_bad_utf8: str = typer.Option(
+        "error", "--on-bad-utf8", metavar="ACTION", help="Lines that are not UTF-8: error, skip or replace."
+    ),
     force: bool = typer.Option(False, "--force", "-f", help="Replace a recipe that is already there."),
     quiet: bool = typer.Option(False, "--quiet", "-q", help="No talk, and no estimate of the time."),
 ) -> None:
-    """Write a recipe that suits the size and kind of the data, saying why."""
+    """Write a recipe that suits the data, and say why."""
     one_of("--on-bad-utf8", on_bad_utf8, BAD_UTF8)
     goal = Path(output)
     if any(goal.exists() and Path(name).exists() and goal.samefile(name) for name in (data, target) if name):
@@ -50,13 +54,16 @@ def command(
     from seqloom.api.init import choose, estimated_seconds, guess_language
     from seqloom.api.testset import named_dataset
     from seqloom.config import parse_yaml
+    from seqloom.data.files import mending
     from seqloom.files import atomic_write
     from seqloom.recipe import recipe_from
 
     dataset: Plain = data if target is None else {"source": data, "target": target}
     if target is None and data.lstrip().startswith("{"):
         dataset = cast("Plain", parse_yaml(data, "DATA"))
-    choices = choose(named_dataset(cast("str | Mapping[str, object]", dataset), "DATA"), on_bad_utf8)  # type: ignore[arg-type]
+    found = named_dataset(cast("str | Mapping[str, object]", dataset), "DATA")
+    with mending("--on-bad-utf8 skip or replace"):
+        choices = choose(found, on_bad_utf8)  # type: ignore[arg-type]
     guessed = (guess_language(data), guess_language(target)) if target is not None else ("und", "und")
     languages = (source_language or guessed[0], target_language or guessed[1])
     text = written(choices, dataset, languages, on_bad_utf8)
@@ -87,7 +94,5 @@ def _remarks(choices: Choices) -> list[str]:
     lines = [f"{found.pairs:,} pairs; source: {choices.source.tokenizer}, target: {choices.target.tokenizer}"]
     if found.pairs < FEW:
         lines.append(f"only {found.pairs:,} pairs: expect little, and add more if you can")
-    if found.source.characters[3] == 0 or found.target.characters[3] == 0:
-        lines.append("one side is empty throughout: is it the right column?")
     lines.append("'seqloom check' looks for trouble in the data")
     return lines

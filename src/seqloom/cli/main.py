@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 
 import typer
 
-from seqloom.cli import average, check, compare, config, demo, distill, evaluate, info, init, predict, score, train
+from seqloom.cli import average, check, compare, config, demo, distill, evaluate, info, init, predict, say, score, train
+from seqloom.cli.help import PlainCommand
 from seqloom.errors import INTERRUPTED, SeqloomError, nearest
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -41,10 +42,11 @@ app = typer.Typer(
     help="From paired sequences to a model you can see inside of.",
     add_completion=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for _name, _command in COMMANDS.items():
-    app.command(_name)(_command)
+    app.command(_name, cls=PlainCommand)(_command)
 
 
 @app.callback(invoke_without_command=True)
@@ -66,10 +68,22 @@ def _options(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    _open_missing_streams()
     for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):  # whatever the locale: what we write is UTF-8, and file names survive
             stream.reconfigure(encoding="utf-8", errors=errors)
     sys.exit(run(given))
+
+
+def _open_missing_streams() -> None:
+    """Streams that the caller closed (`<&-`) become ones that refuse: to read or write them is then an error with a
+    name, and no file that is opened later takes their number and gets what was meant for them. Talk is dropped.
+    """
+    modes = {"stdin": os.O_WRONLY, "stdout": os.O_RDONLY, "stderr": os.O_WRONLY}  # the first two the wrong way round
+    for name, mode in modes.items():
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, mode)  # the lowest that is free: its own
+            setattr(sys, name, os.fdopen(number, "r" if name == "stdin" else "w"))
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -97,7 +111,7 @@ def run(arguments: Sequence[str]) -> int:
         if debug:
             traceback.print_exc()
         refusal = _refusal(error)
-        print(refusal.line, file=sys.stderr)
+        say.talk(refusal.line)
         return refusal.exit_code
 
 
@@ -138,10 +152,19 @@ def _usage(error: Exception) -> SeqloomError:
         message = f"no such option: {given}{nearest(given, known)}"
     else:
         formatted: Callable[[], str] = getattr(error, "format_message", lambda: message)
-        message = formatted().strip().rstrip(".")
+        message = formatted().replace(message, _plainly(error.__cause__, message)).strip().rstrip(".")
         message = message[:1].lower() + message[1:]
     command = context.command_path if context is not None else "seqloom"
     return SeqloomError("E_USAGE", message, fix=f"'{command} --help' shows how")
+
+
+def _plainly(cause: BaseException | None, message: str) -> str:
+    """What is wrong with a value, in our words where typer asked pydantic."""
+    from pydantic import ValidationError
+
+    from seqloom.wording import problem
+
+    return problem(cause.errors(include_url=False)[0]) if isinstance(cause, ValidationError) else message
 
 
 def _silence_stdout() -> None:

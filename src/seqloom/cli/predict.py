@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from seqloom.cli import say
 from seqloom.cli.answers import STDIN, Job
+from seqloom.cli.sink import same_file
 from seqloom.errors import SeqloomError, nearest
 
 if TYPE_CHECKING:
@@ -27,18 +29,25 @@ def command(
     places: list[str] = typer.Argument(
         ...,
         metavar="RUN [RUN ...] [INPUT|-]",
-        help="A run or bundle folder, then a file of sources; stdin without one.",
+        help="A run or bundle folder (several with --ensemble), then a file of sources; stdin without one.",
     ),
-    output: Path | None = typer.Option(None, "--output", "-o", help="Write to this file (whole or not at all)."),
-    text: list[str] = typer.Option([], "--text", "-t", help="Predict this text instead of a file; may be repeated."),
+    output: Path | None = typer.Option(
+        None, "--output", "-o", metavar="FILE", help="Write to this file (whole or not at all)."
+    ),
+    text: list[str] = typer.Option([], "--text", "-t", help="Predict this text instead of a file."),
     extra: list[str] = typer.Option(
-        [], "--extra", metavar="NAME=TEXT", help="A further source, the same for all: tags='V;PST'; may be repeated."
+        [], "--extra", metavar="NAME=TEXT", help="A further source, the same for all: tags='V;PST'."
     ),
-    json_input: bool = typer.Option(
-        False, "--json-input", help="Each line is a JSON object: source, and every extra by its name."
+    json_input: bool | None = typer.Option(
+        None,
+        "--json-input/--no-json-input",
+        help="Each line is a JSON object: source, and every extra by its name; by default where a .jsonl file has it.",
     ),
     form: str | None = typer.Option(
-        None, "--format", help="text: one line per line; tsv: line, rank, score, text; jsonl: everything."
+        None,
+        "--format",
+        metavar="text|tsv|jsonl",
+        help="text: one line per line; tsv: line, rank, score, text; jsonl: everything.",
     ),
     as_json: bool = typer.Option(False, "--json", help="Short for --format jsonl."),
     beam: int | None = typer.Option(None, "--beam", "-b", help="Beam search of this size."),
@@ -48,7 +57,7 @@ def command(
         None, "--temperature", help="With --sample: below 1 bolder, above wilder."
     ),
     top_k: int | None = typer.Option(None, "--top-k", help="With --sample: draw from the k likeliest tokens."),
-    top_p: float | None = typer.Option(None, "--top-p", help="With --sample: draw from the likeliest that hold this."),
+    top_p: float | None = typer.Option(None, "--top-p", help="With --sample: from the likeliest tokens of this sum."),
     seed: int | None = typer.Option(None, "--seed", help="With --sample: another seed, other draws."),
     diverse: int | None = typer.Option(
         None, "--diverse", metavar="GROUPS", help="Diverse beam search: so many groups, which must divide the beam."
@@ -60,10 +69,10 @@ def command(
     min_length: int | None = typer.Option(None, "--min-length", help="At least so many tokens."),
     max_length: int | None = typer.Option(None, "--max-length", help="At most so many tokens."),
     min_ratio: float | None = typer.Option(None, "--min-ratio", help="At least so many tokens per source token."),
-    max_ratio: float | None = typer.Option(None, "--max-ratio", help="At most so many per source token (and 10)."),
-    ban: list[str] = typer.Option([], "--ban", help="A token or phrase that must not occur; may be repeated."),
+    max_ratio: float | None = typer.Option(None, "--max-ratio", help="At most so many per source token, plus 10."),
+    ban: list[str] = typer.Option([], "--ban", metavar="PHRASE", help="A token or phrase that must not occur."),
     must: list[str] = typer.Option(
-        [], "--must", metavar="PHRASE", help="A word or phrase that must occur (needs a beam); may be repeated."
+        [], "--must", metavar="PHRASE", help="A word or phrase that must occur (needs a beam)."
     ),
     choices: Path | None = typer.Option(
         None, "--one-of", metavar="FILE", help="Every output is one of the lines of this file."
@@ -72,7 +81,7 @@ def command(
         None,
         "--pattern",
         metavar="REGEX",
-        help=r"Every output matches: literals, \[a-z], ., \d, (a|b), *, +, ?, {2,4}.",
+        help=r"Every output matches: literals, [a-z], ., \d, (a|b), *, +, ?, {2,4}.",
     ),
     no_repeat: int | None = typer.Option(None, "--no-repeat", help="No n-gram of this length twice."),
     prefix: str = typer.Option("", "--prefix", help="Every output begins with this text."),
@@ -99,8 +108,12 @@ def command(
     split: bool | None = typer.Option(
         None, "--split/--no-split", help="Split lines into sentences; by default where the run learned sentences."
     ),
-    on_long: str = typer.Option("error", "--on-long", help="Over-long sources: error, split or skip."),
-    on_bad_utf8: str = typer.Option("error", "--on-bad-utf8", help="Lines that are not UTF-8: error, skip or replace."),
+    on_long: str = typer.Option(
+        "error", "--on-long", metavar="error|split|skip", help="Sources over the recipe's maximum."
+    ),
+    on_bad_utf8: str = typer.Option(
+        "error", "--on-bad-utf8", metavar="ACTION", help="Lines that are not UTF-8: error, skip or replace."
+    ),
     deterministic: bool = typer.Option(
         False, "--deterministic", help="One source at a time: equal to the last bit whatever stands beside it."
     ),
@@ -112,9 +125,9 @@ def command(
     settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="Change a key of the run's recipe."),
     allow_nonfinite: bool = typer.Option(False, "--allow-nonfinite", help="Load weights that hold NaN all the same."),
     buffer: int | None = typer.Option(None, "--buffer", min=1, help="Lines to read before the first is answered."),
-    device: str = typer.Option("auto", "--device", help="auto, cpu, cuda or cuda:N."),
+    device: str = typer.Option("auto", "--device", help="auto, cpu, cuda, cuda:N or mps."),
     threads: int | None = typer.Option(None, "--threads", min=1, help="CPU threads."),
-    quiet: bool = typer.Option(False, "--quiet", "-q", help="No summary on stderr."),
+    quiet: bool = typer.Option(False, "--quiet", "-q", help="No talk on stderr."),
 ) -> None:
     """Predict: one output line for every input line."""
     runs, given = _places(places, ensemble, bool(text))
@@ -146,8 +159,9 @@ def command(
     _alone("--fuse-weight", fuse_weight, "--fuse", fuse)
     _looks_closely(bool(text), alternatives, stream, chosen_form)
     one_of("--on-bad-utf8", on_bad_utf8, BAD_UTF8)
-    if output is not None and given != STDIN and not text and _same_file(output, given):
-        raise SeqloomError("E_USAGE", "the output would replace the input", where=str(output))
+    if not text and same_file(output, given):
+        where = str(output) if output is not None and str(output) != "-" else given
+        raise SeqloomError("E_USAGE", "the output would replace the input", where=where, fix="name another file")
     wishes |= {"risk": _risk(mbr, mbr_metric, mbr_beam), "one_of": _choices(choices)}
 
     from seqloom.api.load import load, load_ensemble
@@ -161,7 +175,8 @@ def command(
         other = load(fuse, device=device, threads=threads, allow_nonfinite=allow_nonfinite)
         model = fused(model, other, 0.3 if fuse_weight is None else fuse_weight)
     model.asking(options)  # what cannot be met is said before anything is read
-    asked = _input_form(model, extra, json_input, bool(text))
+    records = json_input if text or json_input is not None else _finds_records(given, quiet)
+    asked = _input_form(model, extra, bool(records), bool(text))
     job = Job(model, options, chosen_form, on_bad_utf8, quiet, asked)  # type: ignore[arg-type]
     if stream:
         job.stream_texts(text, output)
@@ -180,14 +195,18 @@ def _places(places: list[str], ensemble: bool, has_text: bool) -> tuple[list[str
     """Runs and the input. Folders are runs; the one thing that is no folder, if any, is the input."""
     runs = [places[0], *(place for place in places[1:] if Path(place).is_dir())]
     inputs = [place for place in places[1:] if not Path(place).is_dir()]
+    missing = [place for place in inputs if place != STDIN and not os.path.lexists(place)]
+    if missing and ensemble:
+        fix = "name the folders of all its runs"
+        raise SeqloomError("E_FILE", "no such run folder or input file", where=", ".join(missing), fix=fix)
     if len(inputs) > 1:
         fix = "join the files (cat a b | seqloom predict RUN), or give texts with --text"
         raise SeqloomError("E_USAGE", f"one input at a time, got {len(inputs)}: {', '.join(inputs)}", fix=fix)
     if inputs and has_text:
         raise SeqloomError("E_USAGE", f"give --text or the file {inputs[0]}, not both")
-    if inputs and inputs[0] != STDIN and not os.path.lexists(inputs[0]):
+    if missing:
         fix = 'give a file, "-" for stdin, or the text itself with --text'
-        raise SeqloomError("E_FILE", "no such file", where=inputs[0], fix=fix)
+        raise SeqloomError("E_FILE", "no such file", where=missing[0], fix=fix)
     if len(runs) > 1 and not ensemble:
         raise SeqloomError("E_USAGE", f"{len(runs)} runs given", fix="--ensemble averages them; or give one run")
     if len(runs) == 1 and ensemble:
@@ -280,6 +299,19 @@ def _options(wishes: dict[str, object]) -> Options:
         raise SeqloomError("E_USAGE", error.what, fix="'seqloom predict --help' shows how") from None
 
 
+def _finds_records(path: str, quiet: bool) -> bool:
+    """Whether a file is one of JSON lines, by its name and its first line; what was made of such a name is told."""
+    from seqloom.data.inputs import holds_records
+    from seqloom.data.readers import JSON_LINES
+
+    found = holds_records(path)
+    if found and not quiet:
+        say.talk(f"{path}: read as JSON lines (--no-json-input: as plain text)")
+    elif path.lower().removesuffix(".gz").endswith(JSON_LINES) and not quiet:
+        say.talk(f'caution: {path}: read as plain text: its first line is no JSON object with the key "source"')
+    return found
+
+
 def _input_form(model: Model, extra: list[str], json_input: bool, has_text: bool) -> InputForm:
     """How sources and extras are told; E_USAGE for an extra that the model does not know, or that nobody gives."""
     from seqloom.data.inputs import InputForm
@@ -303,7 +335,3 @@ def _input_form(model: Model, extra: list[str], json_input: bool, has_text: bool
         what = f"this model also reads {', '.join(missing)}"
         raise SeqloomError("E_USAGE", what, fix=" ".join(f"--extra {name}=TEXT" for name in missing))
     return form
-
-
-def _same_file(one: Path, other: str) -> bool:
-    return one.exists() and one.is_file() and os.path.samefile(one, other)

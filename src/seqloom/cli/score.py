@@ -15,16 +15,22 @@ from seqloom.errors import SeqloomError
 def command(
     run: str = typer.Argument(..., metavar="RUN", help="The run whose opinion is asked."),
     pairs: str = typer.Argument(
-        None, metavar="FILE", help="Pairs: .tsv, .jsonl (also .gz), '-' for stdin, or {path: ..., extras: ...}."
+        None, metavar="[FILE]", help="Pairs: .tsv, .jsonl (also .gz), '-' for stdin, or {path: ..., extras: ...}."
     ),
-    source: str = typer.Option(None, help="Sources, one per line (with --target)."),
-    target: str = typer.Option(None, help="Targets, line by line beside the sources."),
-    tokens: bool = typer.Option(False, "--tokens", help="One line per target token: pair, token, log-probability."),
+    source: str = typer.Option(None, metavar="FILE", help="Sources, one per line (with --target)."),
+    target: str = typer.Option(None, metavar="FILE", help="Targets, line by line beside the sources."),
+    tokens: bool = typer.Option(
+        False, "--tokens", help="One line per target token and end: pair, token, log-probability."
+    ),
     as_json: bool = typer.Option(False, "--json", help="One JSON object per pair, with every token."),
-    device: str = typer.Option("auto", help="auto, cpu, cuda, cuda:1, mps."),
+    device: str = typer.Option("auto", help="auto, cpu, cuda, cuda:N or mps."),
     threads: int = typer.Option(None, min=1, help="CPU threads."),
 ) -> None:
-    """Print log P(target given source) and the perplexity per token, one line per pair."""
+    """Print log P(target given source) and perplexity, pair by pair.
+
+    The target's end (EOS) counts as a token in both: of T tokens, log P is a sum of T+1 terms, and the perplexity is
+    exp(-log P / (T+1)).
+    """
     from seqloom.api.load import load
     from seqloom.api.score import ScoreTotal, score_examples
     from seqloom.api.testset import named_dataset

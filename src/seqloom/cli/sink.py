@@ -13,14 +13,25 @@ from typing import BinaryIO
 from seqloom.files import file_error, sync_folder
 
 
-class Sink:
-    """`with Sink(path) as out: out.write(text)`. None and `-` are stdout; devices and pipes are written straight.
+def same_file(output: Path | None, source: str | Path) -> bool:
+    """Whether a command would write to the regular file that it reads. `-` is stdin or stdout, and None is stdout."""
+    try:
+        written = os.fstat(1) if output is None or str(output) == "-" else os.stat(output)
+        read = os.fstat(0) if str(source) == "-" else os.stat(source)
+    except (OSError, ValueError):  # nothing is there yet, or nothing that has a name
+        return False
+    return stat.S_ISREG(read.st_mode) and os.path.samestat(written, read)
 
-    A regular file is written under a temporary name beside it and renamed when the block ends well.
+
+class Sink:
+    """`with Sink(path) as out: out.write(text)`. None and `-` are stdout.
+
+    A regular file is written under a temporary name beside it and renamed when the block ends well. Devices and pipes
+    are written straight, and so is what another program has opened (/dev/stdout, /dev/fd/3): nothing replaces them.
     """
 
     def __init__(self, path: Path | None) -> None:
-        self.goal = None if path is None or str(path) == "-" else Path(os.path.realpath(path))
+        self.goal = None if path is None or str(path) == "-" else path
         self._temporary: Path | None = None
         self._file: BinaryIO = sys.stdout.buffer
 
@@ -28,9 +39,10 @@ class Sink:
         if self.goal is None:
             return self
         try:
-            if self.goal.exists() and not stat.S_ISREG(self.goal.stat().st_mode):
-                self._file = self.goal.open("wb")
+            if str(self.goal).startswith(("/dev/", "/proc/")) or (self.goal.exists() and not self.goal.is_file()):
+                self._file = self.goal.open("ab")
             else:
+                self.goal = Path(os.path.realpath(self.goal))
                 self._temporary = self.goal.with_name(f".{self.goal.name}.{os.getpid()}.tmp")
                 self._file = self._temporary.open("wb")
         except OSError as error:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import shlex
-from contextlib import ExitStack
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,13 +18,14 @@ from seqloom.errors import INTERRUPTED, PREEMPTED, SeqloomError
 if TYPE_CHECKING:
     from seqloom.api.many import Many
     from seqloom.api.train import Run
+    from seqloom.training.signals import Signals
 
 STOPPED = {"preempted": PREEMPTED, "interrupted": INTERRUPTED}
 DATA_SUFFIXES = (".tsv", ".jsonl", ".csv", ".txt", ".gz")
 
 
 def command(
-    recipe: Path | None = typer.Argument(None, metavar="RECIPE|RUN", help="A recipe, or a run folder to go on with."),
+    recipe: Path | None = typer.Argument(None, metavar="[RECIPE|RUN]", help="A recipe, or a run folder to go on with."),
     run: Path | None = typer.Option(None, "--run", "-r", help="The run folder; runs/RECIPE by default."),
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE", help="Change a key of the recipe; KEY=A,B,C trains one run for each value."
@@ -33,7 +37,7 @@ def command(
     grace: float = typer.Option(
         30.0, "--grace", min=0.1, max=86_400, help="Seconds to finish and save in after SIGTERM."
     ),
-    device: str | None = typer.Option(None, "--device", help="auto, cpu, cuda or cuda:N."),
+    device: str | None = typer.Option(None, "--device", help="auto, cpu, cuda, cuda:N or mps."),
     threads: int | None = typer.Option(None, "--threads", min=1, help="CPU threads."),
     quiet: bool = typer.Option(False, "--quiet", "-q", help="No talk and no progress."),
     as_json: bool = typer.Option(False, "--json", help="Report the result as JSON on stdout."),
@@ -45,17 +49,21 @@ def command(
     assignments += [f"runtime.device={device}"] if device is not None else []
     assignments += [f"runtime.threads={threads}"] if threads is not None else []
 
-    from seqloom.api.many import is_sweep, parse_seeds, train_many
-    from seqloom.api.train import Wishes, train
-    from seqloom.training.console import Console
     from seqloom.training.signals import Signals
 
-    numbers = parse_seeds(seeds) if seeds is not None else []
     with ExitStack() as stack:
-        stop = stack.enter_context(Signals(grace))
+        stop = stack.enter_context(Signals(grace))  # before the imports, which take their time
+        stack.enter_context(_last_words(stop, quiet))
+
+        from seqloom.api.many import is_sweep, parse_seeds, train_many
+        from seqloom.api.train import Wishes, train
+        from seqloom.training.console import Console
+
+        numbers = parse_seeds(seeds) if seeds is not None else []
 
         def wishes(label: str) -> Wishes:
             """A fresh console for each run, stopped whatever happens."""
+            stop.begin()
             observers = () if quiet else (stack.enter_context(Console()),)
             tell = (lambda line: None) if quiet else say.talk
             return Wishes(observers, stop, tell, allow_data_change, start, replace)
@@ -66,6 +74,19 @@ def command(
             _say_many(train_many(path, run, _full_keys(path, assignments), numbers, wishes), as_json, quiet)
         else:
             _say_one(train(path, run, assignments, wishes("")), as_json, quiet)
+
+
+@contextmanager
+def _last_words(stop: Signals, quiet: bool) -> Iterator[None]:
+    """A command that was asked to stop ends in peace: a word if there was nothing to save, and no traceback."""
+    try:
+        yield
+    except BaseException:
+        if stop.reason is not None:
+            stop.leave()
+            if stop.early and not quiet:
+                say.talk("stopped before the first step: there is nothing to save; the same command goes on")
+        raise
 
 
 def _what_to_train(recipe: Path | None, run: Path | None, start: Path | None) -> tuple[Path, Path | None]:
@@ -114,11 +135,13 @@ def _say_one(run: Run, as_json: bool, quiet: bool) -> None:
     reason = run.reason or "interrupted"
     folder = shlex.quote(say.shown(run.folder.absolute()))
     values = _validation(run.bundle) if reason not in STOPPED else {}
-    if as_json:
-        say.as_json({"run": str(run.folder), "reason": reason, "finished": reason not in STOPPED, "validation": values})
-    else:
-        say.data(str(run.folder))
-    if reason in STOPPED:
+    finished = reason not in STOPPED
+    with _read_or_not():
+        if as_json:
+            say.as_json({"run": str(run.folder), "reason": reason, "finished": finished, "validation": values})
+        else:
+            say.data(str(run.folder))
+    if not finished:
         if not quiet:
             say.talk("saved; to go on:\n  " + say.to_type(f"seqloom train {folder}"))
         raise typer.Exit(STOPPED[reason])
@@ -136,22 +159,27 @@ def _validation(bundle: Path) -> dict[str, float]:
     return {str(name): float(value) for name, value in found.items()} if isinstance(found, dict) else {}
 
 
+@contextmanager
+def _read_or_not() -> Iterator[None]:
+    """What is trained is trained: that nobody reads stdout any more changes neither the talk nor the exit code."""
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.EIO):  # a closed pipe, a lost terminal; not a full disk
+            raise
+        say.unheard(1)
+    except SystemExit as end:
+        if not isinstance(end.__context__, BrokenPipeError):  # which rich makes an exit
+            raise
+
+
 def _say_many(many: Many, as_json: bool, quiet: bool) -> None:
-    if as_json:
-        say.as_json(many.as_dict())
-    else:
-        names = list(dict.fromkeys(name for outcome in many.outcomes for name in outcome.values))
-        rows: list[list[object]] = []
-        for outcome in many.outcomes:
-            values = [f"{outcome.values[name]:.4g}" if name in outcome.values else "-" for name in names]
-            rows.append([outcome.label, outcome.reason, *values])
-        for family in many.families:
-            if len(family.members) > 1:
-                rows.append([family.name or "mean", "", *(str(family.values.get(name, "-")) for name in names)])
-        best = [f"best by {many.metric}: {many.best}"] if many.best else []
-        say.table(
-            f"{len(many.outcomes)} runs in {say.shown(many.folder.absolute())}", ["run", "end", *names], rows, best
-        )
+    with _read_or_not():
+        if as_json:
+            say.as_json(many.as_dict())
+        else:
+            _tabulate(many)
     if not quiet:
         for command_line in (family.ensemble for family in many.families if family.ensemble):
             say.talk(f"all seeds as one model:\n  {command_line}")
@@ -159,3 +187,17 @@ def _say_many(many: Many, as_json: bool, quiet: bool) -> None:
         if not quiet:
             say.talk("saved; the same command goes on")
         raise typer.Exit(STOPPED[many.reason])
+
+
+def _tabulate(many: Many) -> None:
+    names = list(dict.fromkeys(name for outcome in many.outcomes for name in outcome.values))
+    rows: list[list[object]] = []
+    for outcome in many.outcomes:
+        values = [f"{outcome.values[name]:.4g}" if name in outcome.values else "-" for name in names]
+        rows.append([outcome.label, outcome.reason, *values])
+    for family in many.families:
+        if len(family.members) > 1:
+            rows.append([family.name or "mean", "", *(str(family.values.get(name, "-")) for name in names)])
+    best = [f"best by {many.metric}: {many.best}"] if many.best else []
+    title = f"{len(many.outcomes)} runs in {say.shown(many.folder.absolute())}"
+    say.table(title, ["run", "end", *names], rows, best)

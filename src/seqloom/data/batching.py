@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from itertools import islice
 from random import Random
 from typing import Annotated, Literal
@@ -27,6 +28,7 @@ from seqloom.shapes import Float, Tensor
 Plan = list[npt.NDArray[np.int64]]  # one array of example indices per batch
 Collate = Callable[[Sequence[Pair]], Batch]
 Resample = Callable[[Pair, Random], Pair]
+GROWTH_PAIRS = 1_000  # cut anew to see how much longer they become
 
 
 def _budget(value: object) -> object:
@@ -207,8 +209,18 @@ class TokenBatches:
         return self._planned[1]
 
     def count(self, epoch: int) -> int:
-        """How many batches the epoch has."""
-        return len(self.plan(epoch))
+        """How many batches the epoch has; where pairs are cut anew, about as many."""
+        return round(len(self.plan(epoch)) * self._growth)
+
+    @cached_property
+    def _growth(self) -> float:
+        """How much more room pairs take when they are cut anew, from some that lie evenly over the corpus."""
+        if self.resample is None or not len(self.corpus):
+            return 1.0
+        chosen = np.unique(np.linspace(0, len(self.corpus) - 1, GROWTH_PAIRS).astype(np.int64))
+        new = np.maximum(*_sides([self.resample(self.corpus[int(i)], self._rng(0, int(i), 0)) for i in chosen]))
+        old = np.maximum(*(lengths[chosen] for lengths in self._lengths))
+        return float((new + 1).sum() / (old + 1).sum())
 
     def padding(self, epoch: int) -> float:
         """Share of padded cells, both sides together."""

@@ -24,7 +24,9 @@ from seqloom.errors import SeqloomError
 
 MAX_CHARACTERS = 1_000_000  # of one text; longer ones teach the tokenizer nothing and are no examples
 
-UnicodeForm = Literal["nfc", "none"]
+LEARNING = ("size", "sampling", "character_coverage")  # settings of tokenizers that a learned one no longer heeds
+
+UnicodeForm = Literal["nfc", "nfd", "none"]  # nfd: accents and the letters of Hangul syllables stand apart
 Texts = Callable[[], Iterable[str]]  # a fresh pass over the texts at every call
 
 
@@ -32,6 +34,8 @@ def normalise(text: str, unicode: UnicodeForm = "nfc", case: Literal["keep", "lo
     """The only place where characters of the user change: Unicode form, then case."""
     if unicode == "nfc":
         text = unicodedata.normalize("NFC", text)
+    elif unicode == "nfd":
+        text = unicodedata.normalize("NFD", text)
     return text.lower() if case == "lower" else text
 
 
@@ -90,6 +94,19 @@ class TextCodec:
 
     def normalise(self, text: str) -> str:
         return _normalised(self.settings, text)
+
+    def difference(self, other: TextCodec) -> str:
+        """The setting by which the other reads a text differently, `key differs: mine, theirs`; empty where none does.
+
+        How a vocabulary came about does not matter here: two of them are compared piece by piece.
+        """
+        mine, theirs = (one.settings.model_dump(mode="json", exclude={"vocabulary"}) for one in (self, other))
+        kinds = (kind_of(self.settings.tokenizer), kind_of(other.settings.tokenizer))
+        if kinds[0] != kinds[1]:
+            return f"tokenizer differs: {kinds[0]}, {kinds[1]}"
+        mine |= {f"tokenizer.{key}": value for key, value in mine.pop("tokenizer").items() if key not in LEARNING}
+        theirs |= {f"tokenizer.{key}": value for key, value in theirs.pop("tokenizer").items() if key not in LEARNING}
+        return next((f"{key} differs: {mine[key]}, {theirs[key]}" for key in mine if mine[key] != theirs[key]), "")
 
     def with_symbols(self, symbols: Sequence[str]) -> TextCodec:
         """The same codec with symbols behind its vocabulary: ids that no text spells."""

@@ -14,7 +14,7 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
-from seqloom.batch import BOS, EOS, PAD, SEP, SPECIALS
+from seqloom.batch import BOS, EOS, PAD, SEP, SPECIALS, UNK
 from seqloom.data.codec import TextCodec
 from seqloom.data.examples import Inputs, Links
 from seqloom.errors import SeqloomError, nearest
@@ -84,12 +84,20 @@ class Codecs:
         """Whether any side may be cut in several ways (BPE dropout)."""
         return any(codec.tokenizer.samples for codec in (self.source, self.target, *self.extras.values()))
 
-    def differences(self, other: Codecs) -> list[str]:
-        """The sides whose vocabularies are not the same; an extra that only one of both has, or uses otherwise."""
+    def difference(self, other: Codecs) -> str:
+        """Why one model cannot read and write for the other, in a few words; empty where it can."""
         mine, theirs = ({"source": one.source, "target": one.target, **one.extras} for one in (self, other))
-        names = list(mine | theirs)
-        odd = [n for n in names if n not in mine or n not in theirs or mine[n].vocabulary != theirs[n].vocabulary]
-        return odd + [n for n in self.extras if n not in odd and (n in self.prefixes) != (n in other.prefixes)]
+        for name in mine | theirs:
+            if name not in mine or name not in theirs:
+                return f"only one of them reads {name}"
+            if (name in self.prefixes) != (name in other.prefixes):
+                return f"one of them reads {name} before the source, the other by an encoder of its own"
+        for name in mine:
+            if setting := mine[name].difference(theirs[name]):
+                return f"{name}.{setting}"
+            if mine[name].vocabulary != theirs[name].vocabulary:
+                return f"their {name} vocabularies differ"
+        return ""
 
     # --- inputs ------------------------------------------------------------------------------------------------------
 
@@ -161,6 +169,17 @@ class Codecs:
             linked = _linked(links, read_words, said_words, len(encoded.source) - encoded.own)
         pair = Pair(encoded.source, _array(ids), index, encoded.extras, encoded.copies, links=linked)
         return pair, encoded
+
+    def begun(self, pieces: Sequence[str], encoded: Encoded) -> list[int]:
+        """The ids of an output's first pieces after one source; E_USAGE for a piece that could not even be copied."""
+        ids = self.target.vocabulary.ids(pieces)
+        for place, piece in enumerate(pieces):
+            if ids[place] == UNK and piece in encoded.foreign:
+                ids[place] = len(self.target.vocabulary) + encoded.foreign.index(piece)
+            elif ids[place] == UNK:
+                what = f"prefix: {piece!r} is not in the vocabulary, and not in every source to be copied from there"
+                raise SeqloomError("E_USAGE", what, fix="begin with what the model can say")
+        return ids
 
     def said(self, ids: Iterable[int], foreign: Sequence[str] = ()) -> list[str]:
         """The pieces of an output; what was copied by its place is the source's own piece, if that is at hand."""

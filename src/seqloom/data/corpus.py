@@ -13,20 +13,22 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel, ValidationError
 
+from seqloom import wording
 from seqloom.data.codecs import Codecs, Ids, Pair
 from seqloom.data.examples import Example, links_of, pharaoh
 from seqloom.data.filters import Counts, Limits, encoded, nothing_kept
 from seqloom.errors import SeqloomError
-from seqloom.files import atomic_write, file_error
+from seqloom.files import atomic_write, file_error, read_json
 
 __all__ = ["Corpus", "Counts", "Ids", "Lengths", "Limits", "Pair"]
 
@@ -34,37 +36,54 @@ FORMAT = 2
 Lengths = npt.NDArray[np.int64]
 
 
+class _Description(BaseModel):
+    """What `corpus.json` must hold."""
+
+    format: Literal[2]
+    dtype: Literal["<u2", "<i4"]  # of ids
+    keep_text: bool
+    extras: list[str]  # those with an encoder of their own
+    corpora: list[int]  # pairs of each of several mixed corpora, which stand one after the other
+    fingerprint: str  # sha256 of all that a pair holds
+    sizes: dict[str, int]  # bytes of every file
+
+    def needed(self) -> set[str]:
+        """The files that every pair is read from."""
+        sides = ["source", "target", *(f"extra.{name}" for name in self.extras)]
+        texts = ["source.text", "target.text"] if self.keep_text else []
+        ids = [f"{side}.ids" for side in sides]
+        return {"lines", *ids, *texts, *(f"{name}.offsets" for name in (*sides, *texts))}
+
+
 class Corpus:
     """`corpus[i]` is the i-th kept pair. Nothing is loaded but what is asked for."""
 
-    def __init__(self, folder: Path, description: Mapping[str, object]) -> None:
+    def __init__(self, folder: Path, description: _Description) -> None:
         self.folder = folder
-        self.fingerprint = str(description["fingerprint"])  # sha256 of all that a pair holds
-        self.keeps_text = bool(description["keep_text"])
-        sizes, extras, corpora = (description[key] for key in ("sizes", "extras", "corpora"))
-        assert isinstance(sizes, dict)
-        assert isinstance(extras, list)
-        assert isinstance(corpora, list)
-        self.extras = [str(name) for name in extras]  # those with an encoder of their own
-        self.sizes = tuple(map(int, corpora))  # pairs of each of several mixed corpora, which stand one after the other
-        dtype = str(description["dtype"])
-        self._arrays = {name: _mapped(folder / name, _dtype(name, dtype), int(sizes[name])) for name in sizes}
-        assert {"lines", "source.offsets", "target.offsets"} <= self._arrays.keys()
+        self.fingerprint, self.keeps_text = description.fingerprint, description.keep_text
+        self.extras, self.sizes = description.extras, tuple(description.corpora)
+        if missing := description.needed() - description.sizes.keys():
+            raise ValueError(f"sizes: {min(missing)} is missing")
+        self._arrays = {
+            name: _mapped(folder / name, _dtype(name, description.dtype), size)
+            for name, size in description.sizes.items()
+            if "/" not in name
+        }
+        if sum(self.sizes) != len(self):
+            raise ValueError(f"corpora: {len(self):,} pairs are expected")
 
     @classmethod
     def open(cls, folder: Path) -> Corpus:
         """A corpus that was built before; every file must still have its size."""
-        path = folder / "corpus.json"
+        path, fix = folder / "corpus.json", "delete the folder; it is built again from the data"
+        raw = read_json(path, 1_000_000, "a corpus's description", fix)
         try:
-            description = json.loads(path.read_text("utf-8"))
-            if not isinstance(description, dict) or description.get("format") != FORMAT:
-                raise ValueError(f"format {FORMAT} is expected")
-            return cls(folder, description)
+            return cls(folder, _Description.model_validate(raw))
         except OSError as error:
             raise file_error(error, path, "read") from None
-        except (ValueError, KeyError, TypeError, AssertionError) as error:
-            fix = "delete the folder; it is built again from the data"
-            raise SeqloomError("E_BUNDLE", f"the corpus is damaged: {error}", where=str(folder), fix=fix) from None
+        except ValueError as error:  # pydantic's own is one
+            what = wording.first_problem(error) if isinstance(error, ValidationError) else str(error)
+            raise SeqloomError("E_BUNDLE", f"the corpus is damaged: {what}", where=str(path), fix=fix) from None
 
     @classmethod
     def build(

@@ -24,6 +24,7 @@ from seqloom.files import file_error
 CHUNK = 1 << 18
 MAX_LINE_BYTES = 64 << 20  # one line; longer ones are dropped while they are read
 STDIN = "-"
+_MAGIC = b"\x1f\x8b"  # what gzip files begin with
 
 BadUtf8 = Literal["error", "skip", "replace"]
 Tally = Counter[str]  # what was skipped or mended while reading: "bad_utf8", "line_too_long"
@@ -70,12 +71,21 @@ def opened(path: str) -> Iterator[io.BufferedIOBase]:
         yield stream
 
 
+def pieces(stream: io.BufferedIOBase, path: str) -> Iterator[bytes]:
+    """What is left of a stream as it is; what fails here is the reading."""
+    try:
+        while piece := stream.read1(CHUNK):
+            yield piece
+    except OSError as error:
+        raise read_error(path, error) from None
+
+
 def chunks(path: str) -> Iterator[bytes]:
     """The content of a file in pieces, uncompressed when it begins with gzip's magic bytes, whatever its name."""
     with opened(path) as stream:
         try:
             first = stream.read(2)
-            if first == b"\x1f\x8b":
+            if first == _MAGIC:
                 yield from _gunzip(first, stream, path)
                 return
             yield first
@@ -88,34 +98,52 @@ def chunks(path: str) -> Iterator[bytes]:
 def _gunzip(first: bytes, stream: io.BufferedIOBase, path: str) -> Iterator[bytes]:
     """Every member of a gzip stream, with checksums verified and each step's output bounded."""
 
-    def corrupt(why: str) -> SeqloomError:
+    def broken(why: str) -> SeqloomError:
+        what = f"not a whole gzip file: it {why}, after {lines:,} whole line{'' if lines == 1 else 's'}"
         fix = "the file is damaged or was not copied whole: fetch it again"
-        return SeqloomError("E_GZIP", why, where=f"{shown(path)}, byte {offset:,}", fix=fix)
+        return SeqloomError("E_GZIP", what, where=f"{shown(path)}, byte {offset:,}", fix=fix)
 
     member = zlib.decompressobj(wbits=31)  # 31: a gzip header, and its checksum is checked
     pending = first
-    offset = 0  # compressed bytes taken so far
+    offset = lines = 0  # compressed bytes taken and lines given so far
     while True:
         if not pending:
             pending = stream.read1(CHUNK)
             if not pending:
                 if not member.eof:
-                    raise corrupt("the .gz file ends too early")
+                    raise broken("ends too early")
                 return
         if member.eof:  # zeros may pad the end of a member; anything else must be a further member
             padding = len(pending) - len(pending.lstrip(b"\0"))
             offset, pending = offset + padding, pending[padding:]
             if not pending:
                 continue
+            if not pending.startswith(_MAGIC[: len(pending)]):
+                raise broken("goes on with something else")
             member = zlib.decompressobj(wbits=31)
+        before = member.copy()
         try:
             data = member.decompress(pending, CHUNK * 4)
-        except zlib.error as error:
-            raise corrupt(f"the .gz file is corrupt ({error})") from None
+        except zlib.error:
+            taken, whole = _salvaged(before, pending)
+            offset, lines = offset + taken, lines + whole
+            raise broken("is corrupt") from None
         rest = member.unused_data if member.eof else member.unconsumed_tail
         offset, pending = offset + len(pending) - len(rest), rest
+        lines += data.count(b"\n")
         if data:
             yield data
+
+
+def _salvaged(member: zlib._Decompress, data: bytes) -> tuple[int, int]:
+    """How many bytes of corrupt data can still be read, and how many lines end in them."""
+    lines = 0
+    for taken in range(len(data)):
+        try:
+            lines += member.decompress(data[taken : taken + 1]).count(b"\n")
+        except zlib.error:
+            return taken, lines
+    return len(data), lines
 
 
 def raw_lines(path: str) -> Iterator[RawLine]:
@@ -168,8 +196,19 @@ def _bad_utf8(line: RawLine, path: str, start: int) -> SeqloomError:
         "E_UTF8",
         f"byte 0x{line.data[start]:02X} is not UTF-8" + (" (the file looks like UTF-16)" if utf16 else ""),
         where=f"{shown(path)}:{line.number}, byte offset {line.offset + start:,}",
-        fix="convert the file (iconv -t utf-8), or use --on-bad-utf8 skip or replace",
+        fix="convert the file (iconv -t utf-8)",
     )
+
+
+@contextlib.contextmanager
+def mending(remedy: str) -> Iterator[None]:
+    """Add the caller's own way to skip or mend lines to the error of one that is not UTF-8."""
+    try:
+        yield
+    except SeqloomError as error:
+        if error.code != "E_UTF8" or not error.fix:
+            raise
+        raise SeqloomError(error.code, error.what, where=error.where, fix=f"{error.fix}, or {remedy}") from None
 
 
 # --- files as they lie on disk -----------------------------------------------------------------------------------

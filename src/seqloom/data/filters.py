@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,6 +13,7 @@ from seqloom.batch import UNK
 from seqloom.data.codec import MAX_CHARACTERS
 from seqloom.data.codecs import Codecs, Encoded, Pair
 from seqloom.data.examples import Example
+from seqloom.data.files import Tally
 from seqloom.errors import SeqloomError
 
 
@@ -107,8 +109,22 @@ def _verdict(pair: Pair, read: Encoded, codecs: Codecs, limits: Limits) -> str |
     return None
 
 
-def nothing_kept(counts: Counts) -> SeqloomError:
-    """The error of a set of which nothing is left, with every filter's count."""
-    skipped = ", ".join(f"{name} {count:,}" for name, count in counts.skipped.items())
-    what = f"of {counts.read:,} pairs none is left ({skipped})" if counts.read else f"there are no pairs ({skipped})"
-    return SeqloomError("E_EMPTY", what, fix="check the file and the limits")
+def refuse_nothing(examples: Iterable[Example], tally: Tally, where: str) -> None:
+    """E_EMPTY, with every filter's count, where no pair has text on both sides; the first that has ends the search."""
+    counts = Counts()
+    for example in examples:
+        verdict = _cheap_verdict(example)
+        if verdict is None:
+            return
+        counts.read += 1
+        setattr(counts, verdict, getattr(counts, verdict) + 1)
+    raise nothing_kept(counts, tally, where)
+
+
+def nothing_kept(counts: Counts, tally: Tally | None = None, where: str = "") -> SeqloomError:
+    """The error of a set of which nothing is left, with every filter's count and what `tally` was told in reading."""
+    dropped = counts.skipped | dict(tally or {})
+    lines = counts.read + sum((tally or {}).values())
+    skipped = ", ".join(f"{name} {count:,}" for name, count in dropped.items())
+    what = f"of {lines:,} pairs none is left ({skipped})" if lines else f"there are no pairs: 0 were read ({skipped})"
+    return SeqloomError("E_EMPTY", what, where=where, fix="check the file and the limits")

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from seqloom.data.examples import Inputs, joined_items
-from seqloom.data.files import BadUtf8, Tally, resolved, shown
-from seqloom.data.readers import read_sources
+from seqloom.data.files import STDIN, BadUtf8, Tally, is_regular, resolved, shown
+from seqloom.data.readers import JSON_LINES, read_sources
 from seqloom.data.records import encodable, json_object, one_string, value_of
 from seqloom.errors import SeqloomError
 
@@ -53,6 +53,16 @@ class InputForm:
         for name in self.columns[1:]:
             found[name] = encodable(joined_items(value_of(record, name, where), name, where), name, where)
         return found
+
+
+def holds_records(path: str) -> bool:
+    """Whether a file is named as JSON lines and begins with an object that has a source."""
+    if path == STDIN or not path.lower().removesuffix(".gz").endswith(JSON_LINES) or not is_regular(path):
+        return False
+    try:
+        return "source" in json_object(next(read_sources(path, on_bad_utf8="replace"), ""), path)
+    except SeqloomError:
+        return False
 
 
 def read_inputs(

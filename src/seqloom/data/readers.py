@@ -7,10 +7,9 @@ wrong is an error with file:line.
 
 from __future__ import annotations
 
-import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import zip_longest
+from itertools import chain, count, zip_longest
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, cast
 
@@ -28,13 +27,14 @@ from seqloom.data.files import (
     decoded,
     is_regular,
     opened,
+    pieces,
     raw_lines,
     resolved,
     shown,
 )
 from seqloom.data.records import encodable, json_object, one_string, strings, value_of
 from seqloom.errors import SeqloomError
-from seqloom.files import file_error
+from seqloom.files import atomic_file, file_error
 
 __all__ = [
     "READERS",
@@ -53,6 +53,7 @@ __all__ = [
 
 FilePath = Annotated[str, Field(min_length=1)]
 Column = Annotated[int, Field(ge=0)]
+JSON_LINES = (".jsonl", ".json", ".ndjson")  # how the names of such files end
 
 
 class ReaderSettings(config.Settings):
@@ -293,7 +294,7 @@ def _guessed_kind(raw: Mapping[object, object]) -> str:
     if "path" not in raw:
         return "parallel"
     name = str(raw["path"]).lower().removesuffix(".gz")
-    is_json = name.endswith((".jsonl", ".json", ".ndjson")) or not {"source", "target"}.isdisjoint(raw)
+    is_json = name.endswith(JSON_LINES) or not {"source", "target"}.isdisjoint(raw)
     return "jsonl" if is_json else "tsv"
 
 
@@ -380,19 +381,27 @@ def renamed(settings: config.Settings, rename: Callable[[str, str], str]) -> Rea
     return dataset_settings({**plain, **{key: walked(plain[key], key) for key in keys}})
 
 
-def spooled(settings: config.Settings, folder: Path, base: Path | None = None) -> ReaderSettings:
-    """The same dataset with stdin and pipes copied into `folder`: training reads its data more than once."""
-    return renamed(settings, lambda path, name: _spooled_file(resolved(path, base), folder / name))
+def spooled(
+    settings: config.Settings, folder: Path, base: Path | None = None, *, spare: bool = False
+) -> ReaderSettings:
+    """The same dataset with stdin and pipes copied into `folder`: training reads its data more than once.
+
+    A copy replaces an earlier one of its name, unless that is to be spared: then it gets another name.
+    """
+    return renamed(settings, lambda path, name: _spooled_file(resolved(path, base), folder / name, spare))
 
 
-def _spooled_file(path: str, copy: Path) -> str:
+def _spooled_file(path: str, copy: Path, spare: bool) -> str:
     if path != STDIN and is_regular(path):
         return path
+    if spare:
+        names = (copy.with_name(f"{copy.name}.{number}") for number in count(2))
+        copy = next(name for name in chain([copy], names) if not name.exists())
     with opened(path) as stream:
         try:
             copy.parent.mkdir(parents=True, exist_ok=True)
-            with open(copy, "wb") as out:
-                shutil.copyfileobj(stream, out)
         except OSError as error:
             raise file_error(error, copy) from None
+        with atomic_file(copy) as out:  # whole or not at all: a pipe may be cut off, and so may we
+            out.writelines(pieces(stream, path))
     return str(copy)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from random import Random
 from typing import Literal
 
@@ -29,7 +31,10 @@ _UNKNOWN = ESCAPE + "?"  # the name of sentencepiece's one special piece: no tex
 
 MAX_TRAINING_TEXTS = 1_000_000  # sentencepiece holds its texts in memory; more are sampled evenly
 _MAX_CHUNK = 10_000  # characters; it would skip longer lines
+_VARIANTS = 32  # different cuts of a word under BPE dropout
+_MAX_CUTS = 500_000  # of all words that are remembered: some 100 MB
 _MAX_LATTICES = 100_000  # words remembered by a sampler
+_LONGEST_WORD = 40  # characters; longer ones are lines, rarely come again, and are not remembered
 _UNKNOWN_PENALTY = 10.0  # sentencepiece's own: an unknown character costs this more than the rarest piece
 
 Lattice = list[tuple[tuple[int, ...], tuple[float, ...]]]
@@ -53,7 +58,8 @@ def train_model(kind: Literal["bpe", "unigram"], texts: Iterable[str], size: int
         raise SeqloomError("E_EMPTY", f"no text to train the {kind} tokenizer on", fix="check the data")
     out = io.BytesIO()
     try:
-        sentencepiece.SentencePieceTrainer.train(
+        _apart(
+            sentencepiece.SentencePieceTrainer.train,
             sentence_iterator=iter(sample),
             model_writer=out,
             model_type=kind,
@@ -75,6 +81,23 @@ def train_model(kind: Literal["bpe", "unigram"], texts: Iterable[str], size: int
     except RuntimeError as error:
         raise _not_trained(kind, size, str(error)) from None
     return out.getvalue()
+
+
+def _apart(work: Callable[..., None], **keywords: object) -> None:
+    """Do long work of a library in a thread of its own and wait for it here, where Ctrl-C is heard meanwhile."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work(**keywords)
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
 
 
 def _chunked(texts: Iterable[str]) -> Iterator[str]:
@@ -134,6 +157,25 @@ def bpe_dropout(word: str, scores: Mapping[str, float], dropout: float, rng: Ran
     return parts
 
 
+class BpeSampler:
+    """Draws by dropout of merges, from `_VARIANTS` cuts of each word that are made when first drawn.
+
+    Words come again and again, and a cut made anew each time would cost more than a training step on a GPU. Variant k
+    of a word depends on the word and k alone, so that what is remembered and what is forgotten changes nothing.
+    """
+
+    def __init__(self, scores: Mapping[str, float], dropout: float) -> None:
+        self.scores, self.dropout = scores, dropout
+        self._cut = lru_cache(_MAX_CUTS)(self._variant)
+
+    def draw(self, word: str, rng: Random) -> tuple[str, ...]:
+        number = int(rng.random() * _VARIANTS)
+        return self._cut(word, number) if len(word) <= _LONGEST_WORD else self._variant(word, number)
+
+    def _variant(self, word: str, number: int) -> tuple[str, ...]:
+        return tuple(bpe_dropout(word, self.scores, self.dropout, Random(f"{number} {word}")))
+
+
 class UnigramSampler:
     """Draws a segmentation with probability proportional to P(segmentation) ** sharpness.
 
@@ -150,7 +192,7 @@ class UnigramSampler:
         lattice = self._lattices.get(word)
         if lattice is None:
             lattice = self._lattice(word)
-            if len(self._lattices) < _MAX_LATTICES and len(word) <= 40:  # longer ones are lines, and rarely come again
+            if len(self._lattices) < _MAX_LATTICES and len(word) <= _LONGEST_WORD:
                 self._lattices[word] = lattice
         pieces = []
         end = len(word)

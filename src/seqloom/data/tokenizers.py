@@ -248,7 +248,7 @@ class Symbols(_Untrained):
 class SubwordSettings(config.Settings):
     """Keys that both sentencepiece kinds share."""
 
-    size: int = Field(default=8000, ge=2)  # pieces wanted; a small corpus may give fewer
+    size: int = Field(default=8000, ge=2, le=10_000_000)  # pieces wanted; a small corpus may give fewer
     sampling: float = Field(default=0.0, ge=0.0, le=1.0)  # in training only; 0 is off
     character_coverage: float = Field(default=1.0, gt=0.9, le=1.0)  # below 1, the rarest characters become unknown
 
@@ -267,7 +267,7 @@ class _Subwords(Tokenizer):
         self._scores = subwords.inventory(self._processor)
 
     @abstractmethod
-    def _sampled(self, word: str, rng: Random) -> list[str]:
+    def _sampled(self, word: str, rng: Random) -> Sequence[str]:
         """One of several ways to cut a word (which is escaped already)."""
 
     @classmethod
@@ -330,8 +330,12 @@ class Bpe(_Subwords):
     class Settings(SubwordSettings):
         kind: Literal["bpe"] = "bpe"
 
-    def _sampled(self, word: str, rng: Random) -> list[str]:
-        return subwords.bpe_dropout(word, self._scores, self.settings.sampling, rng)
+    def __init__(self, settings: config.Settings, model: bytes) -> None:
+        super().__init__(settings, model)
+        self._sampler = subwords.BpeSampler(self._scores, self.settings.sampling)
+
+    def _sampled(self, word: str, rng: Random) -> Sequence[str]:
+        return self._sampler.draw(word, rng)
 
 
 class Unigram(_Subwords):
@@ -346,7 +350,7 @@ class Unigram(_Subwords):
         super().__init__(settings, model)
         self._sampler = subwords.UnigramSampler(self._scores, self.settings.sampling)
 
-    def _sampled(self, word: str, rng: Random) -> list[str]:
+    def _sampled(self, word: str, rng: Random) -> Sequence[str]:
         return self._sampler.draw(word, rng)
 
 

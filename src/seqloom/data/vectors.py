@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from seqloom.config import MOST
 from seqloom.data.readers import read_sources
 from seqloom.errors import SeqloomError
 
@@ -27,12 +28,14 @@ def read_vectors(path: Path, wanted: Collection[str], width: int) -> dict[str, V
         if word not in wanted:
             continue
         try:
-            vector = np.array(numbers, dtype=np.float32)
+            vector = np.array(numbers, dtype=np.float64)
         except ValueError:
             raise _wrong(path, number, "a vector that is not made of numbers") from None
         if not np.isfinite(vector).all():
             raise _wrong(path, number, "a vector that is not finite")
-        found[word] = vector
+        if np.abs(vector).max() > MOST:
+            raise _wrong(path, number, f"a vector with a number over {MOST:,}")
+        found[word] = vector.astype(np.float32)
     return found
 
 

@@ -21,6 +21,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from seqloom import __version__
 from seqloom.errors import SeqloomError
 from seqloom.metrics.alignment import align, count_chunks
 from seqloom.metrics.base import UNSEEN_REFERENCES, Metric, Statistics, Total, check_parallel, count_references
@@ -125,7 +126,7 @@ class Meteor(Metric):
         nltk = f"|nltk:{version('nltk')}" if stems else ""
         return (
             f"nrefs:{self._references_seen}|case:lc|tok:words|lang:{self._language}|modules:{modules}|{numbers}"
-            f"|functionwords:{len(self._function_words)}{nltk}|version:seqloom-{version('seqloom')}"
+            f"|functionwords:{len(self._function_words)}{nltk}|version:seqloom-{__version__}"
         )
 
     def _pair(self, output: Sequence[str], reference: Sequence[str]) -> Total:

@@ -22,6 +22,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LINES = ("-", "--", "-.", ":")
 GREY = "#767676"
+LONGEST_NAME = 50  # characters of a system's name that a title has room for
 
 
 def plot_by_length(series: Mapping[str, Sequence[Bucket]], metric_name: str, path: Path, unit: str = "words") -> None:
@@ -48,12 +49,11 @@ def plot_by_length(series: Mapping[str, Sequence[Bucket]], metric_name: str, pat
         metric_name,
         f"{metric_name} by source length, with 95 % intervals",
     )
-    if len(series) > 1:
-        _legend(axes)
+    _legend(axes)
     _save(figure, path)
 
 
-def plot_reliability(rows: Sequence[ReliabilityBin], ece: float, path: Path) -> None:
+def plot_reliability(rows: Sequence[ReliabilityBin], ece: float, path: Path, name: str = "") -> None:
     """Promised against true: an honest model lies on the diagonal. Below, how many outputs each bin holds."""
     figure = _figure(5.2, 5.8)
     axes, below = figure.subplots(2, 1, sharex=True, height_ratios=[4, 1])
@@ -70,7 +70,10 @@ def plot_reliability(rows: Sequence[ReliabilityBin], ece: float, path: Path) -> 
     _legend(axes)
     below.bar(middles, [row.count for row in rows], widths, color=GREY, edgecolor="white")
     total = sum(row.count for row in rows)
-    _finish(axes, "", "share of outputs that are right", f"Reliability: ECE = {100 * ece:.1f} % over {total:,} outputs")
+    title = f"Reliability: ECE = {100 * ece:.1f} % over {total:,} outputs"
+    if name:
+        title = f"{_shown(name)}\n{title}"
+    _finish(axes, "", "share of outputs that are right", title)
     _finish(below, "confidence", "outputs", "")
     _save(figure, path)
 
@@ -91,8 +94,7 @@ def plot_frequency(series: Mapping[str, Sequence[FrequencyRow]], path: Path) -> 
     _finish(
         axes, "times seen in training (number of words wanted)", "F1 of words, %", "Word accuracy by training frequency"
     )
-    if len(series) > 1:
-        _legend(axes)
+    _legend(axes)
     _save(figure, path)
 
 
@@ -112,12 +114,18 @@ def _colour(number: int) -> str:
     return COLOURS[number % len(COLOURS)]
 
 
+def _shown(name: str) -> str:
+    """A system's name as text: matplotlib takes `$` for a formula, and leaves out of legends what begins with `_`."""
+    short = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 3]}..."
+    return (" " if short.startswith("_") else "") + short.replace("$", r"\$")
+
+
 def _line(axes: Axes, number: int, label: str, across: Sequence[float], up: Sequence[float]) -> None:
     """Series `number`, in its own colour, marker and line style."""
     axes.plot(
         across,
         up,
-        label=label,
+        label=_shown(label),
         color=_colour(number),
         marker=MARKERS[number % len(MARKERS)],
         linestyle=LINES[number % len(LINES)],

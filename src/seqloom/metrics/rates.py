@@ -14,6 +14,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from seqloom import __version__
 from seqloom.metrics.base import UNSEEN_REFERENCES, Metric, Statistics, Total, check_parallel, count_references
 
 
@@ -42,7 +43,7 @@ class Rate(Metric):
         return 100.0 * float(numerator) / float(denominator)
 
     def signature(self) -> str:
-        return f"nrefs:{self._references_seen}|{self.rule}|version:seqloom-{version('seqloom')}"
+        return f"nrefs:{self._references_seen}|{self.rule}|version:seqloom-{__version__}"
 
 
 class Exact(Rate):
@@ -62,7 +63,10 @@ class Exact(Rate):
 
 
 class StringError(Rate):
-    """Share of outputs that equal none of their references: the "word error rate" of papers on pronunciation."""
+    """SER, string error rate: share of outputs that equal none of their references, the "WER" of pronunciation papers.
+
+    WER here is always edits per word; where an output is one word, papers mean this share by it.
+    """
 
     rule = "count:outputs|equal:no-reference|space:collapsed"
     higher_is_better: ClassVar[bool] = False
@@ -72,7 +76,7 @@ class StringError(Rate):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
-        self.name = "SER (string error rate)"
+        self.name = "SER"
 
     def _rows(self, predictions: Sequence[str], references: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
         pairs = zip(predictions, references, strict=True)

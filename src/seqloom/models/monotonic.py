@@ -56,7 +56,7 @@ class Monotonic(Decoder):
         kind: Literal["monotonic"] = "monotonic"
         cell: Annotated[config.Settings, Kind(CELLS)] = LSTM.Settings()
         width: int = Field(256, ge=1)
-        layers: int = Field(1, ge=1)
+        layers: int = Field(1, ge=1, le=1000)
         dropout: Dropout = 0.0
         start: FirstState = "bridge"  # how the encoder's summary becomes the first state
         score: Annotated[config.Settings, Kind(SCORES)] = Bilinear.Settings()  # of the transitions

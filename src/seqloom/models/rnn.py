@@ -43,7 +43,7 @@ class RecurrentEncoder(Encoder):
         kind: Literal["rnn"] = "rnn"
         cell: Annotated[config.Settings, Kind(CELLS)] = LSTM.Settings()
         width: int = Field(256, ge=1)  # of the states; with both directions each has half
-        layers: int = Field(1, ge=1)
+        layers: int = Field(1, ge=1, le=1000)
         bidirectional: bool = True
         reverse: bool = False  # read the source back to front (Sutskever 2014); memory keeps the original order
         start: Literal["zero", "learned"] = "zero"
@@ -122,7 +122,7 @@ class RecurrentDecoder(Decoder):
         kind: Literal["rnn"] = "rnn"
         cell: Annotated[config.Settings, Kind(CELLS)] = LSTM.Settings()
         width: int = Field(256, ge=1)
-        layers: int = Field(1, ge=1)
+        layers: int = Field(1, ge=1, le=1000)
         dropout: Dropout = 0.0
         start: FirstState = "bridge"  # how the summary becomes the first state
         summary_input: bool = False  # the summary as an input of every step (Kalchbrenner and Blunsom 2013)

@@ -21,7 +21,7 @@ class StackSettings(config.Settings):
     """What Transformers and convolutions have in common."""
 
     width: int = Field(256, ge=1)
-    layers: int = Field(3, ge=1)
+    layers: int = Field(3, ge=1, le=1000)
     positions: Annotated[config.Settings, Kind(POSITIONS)] = Sinusoidal.Settings()
     scale_embedding: bool = True  # by sqrt(its width): embeddings are drawn small, positions are not
     dropout: Dropout = 0.1

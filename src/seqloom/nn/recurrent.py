@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal, TypeVar
 
 import torch
+from pydantic import Field
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
@@ -120,7 +121,7 @@ class LSTM(FusedCell):
 
     class Settings(config.Settings):
         kind: Literal["lstm"] = "lstm"
-        forget_bias: float = 1.0  # remember by default (Jozefowicz 2015)
+        forget_bias: float = Field(1.0, ge=-100, le=100)  # remember by default (Jozefowicz 2015)
 
     def __init__(self, settings: Settings, *, inputs: int, size: int) -> None:
         super().__init__(size)

@@ -13,7 +13,7 @@ from typing import Literal
 import torch
 from pydantic import Field, model_validator
 
-from seqloom.search.beam import Beam, BeamSettings
+from seqloom.search.beam import MOST_HYPOTHESES, Beam, BeamSettings
 from seqloom.search.contracts import Strategy
 from seqloom.search.frontier import NEVER, Endings, Frontier, Offers, best
 from seqloom.search.phrases import Phrases
@@ -30,7 +30,7 @@ class Diverse(Strategy):
 
     class Settings(BeamSettings):
         kind: Literal["diverse"] = "diverse"
-        size: int = Field(default=6, ge=1)
+        size: int = Field(default=6, ge=1, le=MOST_HYPOTHESES)
         groups: int = Field(default=3, ge=1)
         penalty: float = Field(default=0.5, ge=0)
 

@@ -97,7 +97,7 @@ class Gnmt(Normalisation):
 
     class Settings(config.Settings):
         kind: Literal["gnmt"] = "gnmt"
-        alpha: float = Field(default=0.6, ge=0)
+        alpha: float = Field(default=0.6, ge=0, le=10)
 
     def __init__(self, settings: Settings) -> None:
         self.alpha = settings.alpha

@@ -90,10 +90,10 @@ class Sample(Independent):
     class Settings(config.Settings):
         kind: Literal["sample"] = "sample"
         samples: int = Field(default=1, ge=1, le=100_000)
-        temperature: float = Field(default=1.0, gt=0)
+        temperature: float = Field(default=1.0, ge=1e-3, le=1e3)  # beyond, float32 cannot tell tokens apart
         top_k: int | None = Field(default=None, ge=1)
-        top_p: float = Field(default=1.0, gt=0, le=1)
-        seed: int = 0
+        top_p: float = Field(default=1.0, ge=1e-6, le=1)
+        seed: int = Field(default=0, ge=-(2**63), lt=2**63)
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings

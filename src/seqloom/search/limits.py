@@ -15,15 +15,17 @@ from seqloom import config
 from seqloom.batch import Source
 from seqloom.shapes import Lengths
 
+MOST_TOKENS = 1_000_000  # of one output
+
 
 class Limits(config.Settings):
     """At most `max_ratio` * S + `extra` tokens and `max_length`; at least `min_length` and `min_ratio` * S."""
 
-    max_length: int | None = Field(default=None, ge=1)
-    min_length: int = Field(default=0, ge=0)
-    max_ratio: float = Field(default=2.0, ge=0)
-    min_ratio: float = Field(default=0.0, ge=0)
-    extra: int = Field(default=10, ge=1)
+    max_length: int | None = Field(default=None, ge=1, le=MOST_TOKENS)
+    min_length: int = Field(default=0, ge=0, le=MOST_TOKENS)
+    max_ratio: float = Field(default=2.0, ge=0, le=1000)
+    min_ratio: float = Field(default=0.0, ge=0, le=1000)
+    extra: int = Field(default=10, ge=1, le=MOST_TOKENS)
 
     @model_validator(mode="after")
     def _minimum_below_maximum(self) -> Limits:

@@ -34,7 +34,7 @@ class Risk(config.Settings):
     """loss = `weight` * risk + `nll` * the ordinary loss; both per target token, so that long sentences weigh more."""
 
     metric: Annotated[config.Settings, Kind(METRICS)] = METRICS.settings("chrf")
-    samples: int = Field(default=8, ge=1)  # drawn from the model for every source; equal ones count once
+    samples: int = Field(default=8, ge=1, le=100_000)  # drawn from the model for every source; equal ones count once
     alpha: float = Field(default=0.005, gt=0)  # below 1, q is flatter than the model: unlikely samples still teach
     weight: float = Field(default=1.0, gt=0)
     nll: float = Field(default=0.1, ge=0)  # of the ordinary loss, which keeps the model to real targets

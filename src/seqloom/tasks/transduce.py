@@ -58,6 +58,12 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
         attention_layer: int | None = Field(None, ge=1)  # whose weights these two see; null: the last that attends
 
         @model_validator(mode="after")
+        def _edits_can_be_drawn(self) -> Transduce.Settings:
+            if 0 < self.edit_temperature < 1e-3:  # float32 would divide 0 by 0
+                raise ValueError(f"edit_temperature: expected 0 or at least 0.001 (got {self.edit_temperature:g})")
+            return self
+
+        @model_validator(mode="after")
         def _something_to_agree_on(self) -> Transduce.Settings:
             if self.r_drop and self.risk is not None and not self.risk.nll:
                 raise ValueError("r_drop: it is a part of the ordinary loss, which risk.nll 0 leaves out")

@@ -25,9 +25,10 @@ def average(files: Sequence[Path], allow_nonfinite: bool = False) -> dict[str, T
     sums: dict[str, Tensor] = {}
     last: dict[str, Tensor] = {}
     for path in files:
-        last = weights.read(path, allow_nonfinite=allow_nonfinite)
-        if sums:
-            weights.compare(sums, last, str(path))
+        found = weights.read(path, allow_nonfinite=allow_nonfinite)
+        if last:
+            weights.compare(last, found, str(path))
+        last = found
         for name, tensor in last.items():
             wide = tensor.to(torch.float64)
             sums[name] = sums[name] + wide if name in sums else wide

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from seqloom import weights
+from seqloom import weights, wording
 from seqloom.errors import SeqloomError
-from seqloom.files import atomic_folder, atomic_write, read_bounded, recover_folder, sha256
+from seqloom.files import atomic_folder, atomic_write, read_bounded, read_json, recover_folder, sha256
 from seqloom.shapes import Tensor
-from seqloom.training.state import EMA, MODEL, Snapshot
+from seqloom.training.state import EMA, MODEL, Snapshot, counters_of
 
 FORMAT = 1
 WEIGHTS, TRAINING, CARD = "weights.safetensors", "training.safetensors", "checkpoint.json"
@@ -82,7 +82,11 @@ def load(path: Path, *, allow_nonfinite: bool = False) -> Snapshot:
     card, parts = _open(path, (WEIGHTS, TRAINING), allow_nonfinite)
     rest = parts[TRAINING]
     used = {EMA + name if MODEL + name in rest else MODEL + name: tensor for name, tensor in parts[WEIGHTS].items()}
-    return Snapshot({**used, **rest}, card.numbers)
+    snapshot = Snapshot({**used, **rest}, card.numbers)
+    if snapshot.step != card.step:
+        what = f"step {wording.shown(card.step)}, but its counters say {wording.shown(snapshot.step)}"
+        raise SeqloomError("E_BUNDLE", what, where=str(path / CARD), fix="use another checkpoint")
+    return snapshot
 
 
 def load_weights(path: Path, *, allow_nonfinite: bool = False) -> dict[str, Tensor]:
@@ -106,14 +110,14 @@ def _open(path: Path, names: tuple[str, ...], allow_nonfinite: bool) -> tuple[_C
 
 
 def _read_card(path: Path) -> _Card:
-    data = read_bounded(path, _MAX_CARD_BYTES)
+    raw = read_json(path, _MAX_CARD_BYTES, "a checkpoint's card", "use another checkpoint")
+    if isinstance(version := raw.get("format"), int) and version > FORMAT:
+        what = f"checkpoint format {wording.shown(version)}, known up to {FORMAT}"
+        raise SeqloomError("E_FORMAT", what, where=str(path), fix="upgrade seqloom")
     try:
-        raw = json.loads(data)
-        if isinstance(raw, dict) and isinstance(raw.get("format"), int) and raw["format"] > FORMAT:
-            raise SeqloomError("E_FORMAT", f"checkpoint format {raw['format']}, known up to {FORMAT}", where=str(path))
         return _Card.model_validate(raw)
-    except (ValueError, RecursionError, ValidationError) as error:
-        what = f"not a checkpoint's card ({len(data):,} bytes): {str(error).splitlines()[0]}"
+    except ValidationError as error:
+        what = f"not a checkpoint's card: {wording.first_problem(error)}"
         raise SeqloomError("E_BUNDLE", what, where=str(path), fix="use another checkpoint") from None
 
 
@@ -139,8 +143,40 @@ def _pointed(run: Path, pointer: str) -> Path | None:
     path = file.parent / name
     recover_folder(path)
     if not path.is_dir():
-        raise SeqloomError("E_BUNDLE", "the checkpoint folder is missing", where=str(path))
+        known = ", ".join(found.name for found in every(run)) or "none"
+        fix = f"put it back, or write the name of another one into {file}; there are: {known}"
+        raise SeqloomError("E_BUNDLE", "the checkpoint folder is missing", where=str(path), fix=fix)
     return path
+
+
+def mend(run: Path) -> list[str]:
+    """Write the pointers anew where they are missing, and say so: `last` to the newest whole checkpoint, `best` to
+    the step that `last` knows as the best."""
+    told: list[str] = []
+    pointers = run / "checkpoints"
+    if every(run) and not (pointers / "last").exists():
+        newest = _newest_whole(run)
+        atomic_write(pointers / "last", newest.name.encode())
+        told.append(f"checkpoints/last is missing: going on from the newest whole checkpoint, {newest.name}")
+    newest_known = last(run)
+    if newest_known is not None and not (pointers / "best").exists():
+        step = counters_of(load(newest_known)).best_step
+        if step and folder_of(run, step).is_dir():
+            atomic_write(pointers / "best", folder_of(run, step).name.encode())
+            told.append(f"checkpoints/best is missing: it was {folder_of(run, step).name}")
+    return told
+
+
+def _newest_whole(run: Path) -> Path:
+    found = every(run)
+    for path in reversed(found):
+        try:
+            load(path)
+        except SeqloomError:
+            continue
+        return path
+    what = f"none of the {len(found)} checkpoints is whole, and `last` is missing"
+    raise SeqloomError("E_BUNDLE", what, where=str(run / "checkpoints"), fix="put them back, or --replace begins anew")
 
 
 def step_of(path: Path) -> int:

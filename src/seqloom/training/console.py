@@ -1,11 +1,13 @@
 """What a person sees while a model trains: a live table on a terminal, plain lines elsewhere.
 
 Everything goes to stderr. Colours are rich's business, which obeys NO_COLOR; text of the user is never read as markup.
+When whoever read it is gone (a closed pipe, a lost terminal), nothing more is shown, and training goes on.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -23,11 +25,24 @@ PLAIN_INTERVAL = 10.0  # seconds between lines where nobody watches them live
 ROWS = 8  # of the live table
 
 
+class _Stderr(RichConsole):
+    """Where rich would end the process, for a pipe that was closed."""
+
+    def on_broken_pipe(self) -> None:
+        _unheard(self)
+
+
+def _unheard(console: RichConsole) -> None:
+    """Show nothing more, and let nobody else stumble over the closed stream either."""
+    console.quiet = True
+    os.dup2(os.open(os.devnull, os.O_WRONLY), console.file.fileno())
+
+
 class Console:
     """`with Console() as console:` and then call it with each event."""
 
     def __init__(self, console: RichConsole | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self.console = console or RichConsole(stderr=True, highlight=False)
+        self.console = console or _Stderr(stderr=True, highlight=False)
         self.clock = clock
         self.watch = Stopwatch(clock)
         self.rows: list[tuple[str, ...]] = []
@@ -47,6 +62,13 @@ class Console:
         self._stop()
 
     def __call__(self, event: Event) -> None:
+        try:
+            self._show(event)
+        except OSError:  # the terminal is gone
+            _unheard(self.console)
+            self._stop()
+
+    def _show(self, event: Event) -> None:
         rate = self.watch.rate(event)
         match event:
             case Started():
@@ -127,8 +149,11 @@ class Console:
 
     def _stop(self) -> None:
         if self._live is not None:
-            self._live.stop()
-            self._live = None
+            live, self._live = self._live, None
+            try:
+                live.stop()
+            except OSError:
+                _unheard(self.console)
 
 
 COLUMNS = ("step", "epoch", "loss", "perplexity", "tokens/s", "padding", "lr", "best", "left")

@@ -32,6 +32,16 @@ class Measured:
     finite: bool
 
 
+class TooLargeError(SeqloomError):
+    """A single example does not fit into memory; `example` is its number, for whoever knows its line."""
+
+    def __init__(self, example: int | None) -> None:
+        self.example = example
+        name = "a single example" if example is None else f"example {example}"
+        fix = "lower data.limits.max_source and max_target, or make the model smaller"
+        super().__init__("E_MEMORY", f"{name} does not fit into memory", where=name, fix=fix)
+
+
 def summed(loss_of: LossOf, group: Sequence[Batch], begin: Callable[[], None], scale: float = 1.0) -> Loss:
     """Leave the gradient of the group's summed loss, times `scale`, in `.grad`, and return the sums (not scaled).
 
@@ -80,9 +90,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 def _halves(batch: Batch) -> list[Batch]:
     size = len(batch)
     if size <= 1:
-        name = f"example {batch.examples[0]}" if batch.examples else "a single example"
-        fix = "lower max_length, or make the model smaller"
-        raise SeqloomError("E_MEMORY", f"{name} does not fit into memory", where=name, fix=fix)
+        raise TooLargeError(batch.examples[0] if batch.examples else None)
     rows = torch.arange(size)
     return [batch.rows(rows[: size // 2]), batch.rows(rows[size // 2 :])]
 

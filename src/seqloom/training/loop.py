@@ -133,7 +133,7 @@ def fit(
             yield validated
             ended = ended or _ended(state, settings)  # patience may just have run out
 
-        asked = None if ended else stop()
+        asked = stop()  # also at the end: who is asked knows from here on that there is something to save
         often = due if settings.checkpoint_every is None else now.step % settings.checkpoint_every == 0
         if often or improved or ended or asked:
             yield Checkpoint(now.step, improved, state.snapshot)
@@ -207,12 +207,12 @@ def _step(loss_of: LossOf, state: TrainState, group: list[Batch], settings: Trai
 
 def _refuse_update(state: TrainState, settings: Training, measured: Measured) -> None:
     """Nothing was updated. Stop with E_DIVERGED, or let the loop count a skipped step."""
-    fix = "resume from the last checkpoint with a lower lr or clip, or "
+    fix = "a lower lr or clip, or "
     if state.scaler is not None:  # an overflow now and then is how a scale is found
-        may_go_on, fix = state.scaler.overflowed(), fix + "use precision bf16 or float32"
+        may_go_on, fix = state.scaler.overflowed(), fix + "precision bf16 or float32"
     else:
         may_go_on = settings.nonfinite == "skip" and state.counters.skipped_in_a_row < SKIPS_IN_A_ROW
-        fix += "set nonfinite: skip"
+        fix += "nonfinite: skip"
     if may_go_on:
         return
     name = gradients.first_nonfinite(state.optimiser.parameters.items())

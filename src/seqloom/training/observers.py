@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -16,15 +17,12 @@ from importlib.util import find_spec
 from io import BufferedWriter
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_write, file_error
 from seqloom.training import checkpoints
 from seqloom.training.events import Checkpoint, Event, Finished, Logged, Started, Validated, Validating
-
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
 
 CLOCK_FIELDS = ("elapsed", "tokens_per_second")  # all that differs between two runs of one recipe
 
@@ -151,7 +149,7 @@ def _lines_until(path: Path, step: int) -> list[str]:
             if record["step"] > step or record["event"] == "finished":
                 break
             float(record["elapsed"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             break
         kept.append(line)
     return kept
@@ -181,30 +179,68 @@ class CheckpointKeeper:
 
 
 class TensorBoard:
-    """Scalars for TensorBoard, where the extra `board` is installed (`available`); E_EXTRA where it is not."""
+    """Scalars for TensorBoard, where the extra `board` is installed (`available`); E_EXTRA where it is not.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._writer: SummaryWriter | None = None
+    They are a convenience: where they cannot be written (a full disk, a folder that went), `tell` hears it once, and
+    training goes on without them. Nothing is written by a thread, whose errors nobody would catch.
+    """
+
+    def __init__(self, path: Path, tell: Callable[[str], None] = lambda line: None) -> None:
         if not self.available():
             raise SeqloomError("E_EXTRA", "tensorboard is not installed", fix="pip install 'seqloom[board]'")
+        self.path, self.tell = path, tell
+        self._file: Path | None = None
 
     @staticmethod
     def available() -> bool:
         return find_spec("tensorboard") is not None
 
     def __call__(self, event: Event) -> None:
-        if isinstance(event, Started):
-            from torch.utils.tensorboard import SummaryWriter  # slow to import, and optional
+        try:
+            if isinstance(event, Started):
+                self._begin(event.step)
+            scalars = _scalars(event)
+            if self._file is not None and scalars:
+                self._write(_tensorboard_scalars(event.step, scalars))
+        except OSError as error:
+            self._file = None
+            self.tell(f"no more points for TensorBoard: {error.strerror or error} ({self.path})")
 
-            # Points after the snapshot are of a sitting that was cut off.
-            self._writer = SummaryWriter(str(self.path), purge_step=event.step + 1 if event.step else None)
-        if self._writer is None:
-            return
-        for name, value in _scalars(event).items():
-            self._writer.add_scalar(name, value, event.step)
-        if isinstance(event, (Checkpoint, Finished)):
-            self._writer.flush()
+    def _begin(self, step: int) -> None:
+        """A file of its own for every sitting; what it says of its first step cuts off the points that come later."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._file = self.path / f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}.0"
+        self._write(*_tensorboard_start(step + 1 if step else None))
+
+    def _write(self, *records: bytes) -> None:
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        assert self._file is not None
+        with self._file.open("ab") as file:
+            writer = RecordWriter(file)
+            for record in records:
+                writer.write(record)
+
+
+def _tensorboard_start(purge: int | None) -> list[bytes]:
+    """The version that begins a file, and where points of a sitting that was cut off end."""
+    from tensorboard.compat.proto.event_pb2 import Event as Record
+    from tensorboard.compat.proto.event_pb2 import SessionLog
+
+    first = Record(wall_time=time.time(), file_version="brain.Event:2")
+    if purge is None:
+        return [first.SerializeToString()]
+    restart = Record(wall_time=time.time(), step=purge, session_log=SessionLog(status=SessionLog.START))
+    return [first.SerializeToString(), restart.SerializeToString()]
+
+
+def _tensorboard_scalars(step: int, values: Mapping[str, float]) -> bytes:
+    from tensorboard.compat.proto.event_pb2 import Event as Record
+    from tensorboard.compat.proto.summary_pb2 import Summary
+
+    points = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+    record: bytes = Record(wall_time=time.time(), step=step, summary=Summary(value=points)).SerializeToString()
+    return record
 
 
 def _scalars(event: Event) -> dict[str, float]:

@@ -25,7 +25,7 @@ from seqloom.training.schedules import SCHEDULES, Schedule
 
 __all__ = ["OPTIMISERS", "SCHEDULES", "Optimiser", "Schedule"]
 
-Rate = Annotated[float, Field(gt=0)]
+Rate = Annotated[float, Field(gt=0, le=1e38)]  # of float32; a rate that is merely wild is found out in training
 Beta = Annotated[float, Field(ge=0, lt=1)]
 
 

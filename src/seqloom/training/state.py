@@ -14,7 +14,7 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
-from seqloom import weights
+from seqloom import weights, wording
 from seqloom.errors import SeqloomError
 from seqloom.shapes import Tensor
 from seqloom.training.averaging import Ema
@@ -91,9 +91,8 @@ def _checked(adapter: TypeAdapter[T], snapshot: Snapshot, key: str) -> T:
     try:
         return adapter.validate_python(snapshot.numbers.get(key))
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join([key, *map(str, first["loc"])])
-        raise SeqloomError("E_BUNDLE", f"cannot resume: {place}: {first['msg']}", where="snapshot") from None
+        what = f"cannot resume: {key}: {wording.first_problem(error)}"
+        raise SeqloomError("E_BUNDLE", what, where="snapshot", fix="use another checkpoint") from None
 
 
 @dataclass

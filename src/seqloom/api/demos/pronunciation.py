@@ -100,5 +100,8 @@ PRONUNCIATION = Demo(
     sources="words",
     units=(("letters", list), ("phonemes", str.split)),
     question="seqloom",
-    called={"string_error": "WER (words not entirely right)", "per": "PER (phonemes wrong)"},
+    called={
+        "string_error": "SER (words not entirely right; papers on pronunciation say WER)",
+        "per": "PER (phonemes wrong)",
+    },
 )
