@@ -101,7 +101,7 @@ PRONUNCIATION = Demo(
     units=(("letters", list), ("phonemes", str.split)),
     question="seqloom",
     called={
-        "string_error": "SER (words not entirely right; papers on pronunciation say WER)",
-        "per": "PER (phonemes wrong)",
+        "string_error": "word error rate (SER)",
+        "per": "phoneme error rate (PER)",
     },
 )
