@@ -56,8 +56,8 @@ KINDS: dict[str, tuple[Callable[[], tuple[str, str]], tuple[str, str], list[str]
 }
 
 
-def drafted(path: Path) -> tuple[Choices, Recipe]:
-    choices = choose(dataset_settings(str(path)))
+def drafted(path: Path, gpu: bool = False) -> tuple[Choices, Recipe]:
+    choices = choose(dataset_settings(str(path)), gpu=gpu)
     raw = parse_yaml(written(choices, str(path), ("und", "und")), "draft")
     assert isinstance(raw, dict)
     return choices, recipe_from(raw, "draft")
@@ -111,6 +111,25 @@ def test_more_pairs_give_larger_models_less_dropout_and_fewer_passes(
     if kind == "pronunciation":
         measured = sizes[2]  # what was found good on 126,000 pronunciations
         assert (measured.embedding, measured.width, measured.dropout, measured.batch) == (128, 256, 0.0, 1024)
+
+
+@pytest.mark.parametrize(("pairs", "kind"), [(1_000, "luong"), (29_000, "transformer"), (2_000_000, "transformer")])
+def test_text_gets_a_transformer_where_there_is_a_gpu_and_enough_of_it(
+    pairs: int, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "pairs.tsv", KINDS["text"][0], 1_000)
+    found = init.profile
+    monkeypatch.setattr(init, "profile", lambda examples, limit: replace(found(examples, limit), pairs=pairs))
+    choices, recipe = drafted(path, gpu=True)
+    assert kind_of(recipe.model.decoder) == choices.sizes.decoder == kind
+    assert kind_of(drafted(path, gpu=False)[1].model.decoder) == "luong"
+    sampling = pairs < 1_000_000 and kind_of(recipe.source.tokenizer) == "bpe"
+    assert ("sampling: 0.1" in written(choices, str(path), ("und", "und"))) == sampling
+
+
+def test_sounds_follow_letters_from_left_to_right(tmp_path: Path) -> None:
+    _, recipe = drafted(write(tmp_path / "pairs.tsv", KINDS["pronunciation"][0], 500))
+    assert (kind_of(recipe.model.encoder), kind_of(recipe.model.decoder)) == ("convolution", "monotonic")
 
 
 def test_long_targets_get_room(tmp_path: Path) -> None:

@@ -6,13 +6,24 @@ import json
 import re
 from collections.abc import Iterator
 
-from seqloom.api.init import TOKEN_LIMIT, Choices, Side
+from seqloom.api.init import TOKEN_LIMIT, Choices, Side, Sizes
 from seqloom.config import Plain
 from seqloom.data.characters import SPACELESS_SCRIPTS
 
 LOOKS = {"text": "natural text", "symbols": "symbols between spaces", "strings": "single words or short strings"}
 UNITS = {"text": "words", "symbols": "symbols", "strings": "characters"}
 COLUMN = 46  # where comments begin
+SAMPLED_BELOW = 1_000_000  # pairs; more have variety enough
+ENCODERS = {
+    "rnn": "reads the source both ways",
+    "convolution": "reads every letter with those around it: better than an rnn where words are few",
+    "transformer": "every token looks at all others: best for text where there is a GPU",
+}
+DECODERS = {
+    "luong": "looks back at the source at every step (attention)",
+    "monotonic": "moves through the source from left to right, as sounds follow letters",
+    "transformer": "looks back at the source and at its own words at every step",
+}
 
 
 def written(choices: Choices, train: Plain, languages: tuple[str, str], on_bad_utf8: str = "error") -> str:
@@ -20,8 +31,7 @@ def written(choices: Choices, train: Plain, languages: tuple[str, str], on_bad_u
     blocks = [
         _head(choices),
         _data(choices, train, languages, on_bad_utf8),
-        _tokenizer("source", choices.source),
-        _tokenizer("target", choices.target),
+        *(_tokenizer(name, side, choices.profile.pairs) for name, side in _sides(choices)),
         *([_extras(choices)] if choices.separators else []),
         _model(choices),
         _training(choices),
@@ -78,7 +88,7 @@ def _sides(choices: Choices) -> tuple[tuple[str, Side], ...]:
     return ("source", choices.source), ("target", choices.target)
 
 
-def _tokenizer(name: str, side: Side) -> Iterator[str]:
+def _tokenizer(name: str, side: Side, pairs: int) -> Iterator[str]:
     yield f"{name}:"
     if side.tokenizer != "bpe":
         yield _line(f"  tokenizer: {side.tokenizer}", side.why)
@@ -86,7 +96,10 @@ def _tokenizer(name: str, side: Side) -> Iterator[str]:
     yield f"  # {side.why}"
     coverage = "" if side.coverage == 1.0 else f", character_coverage: {side.coverage}"
     why = "the rarest characters become unknown" if coverage else ""
-    yield _line(f"  tokenizer: {{kind: bpe, size: {side.size}{coverage}}}", why)
+    sampling = ", sampling: 0.1" if pairs < SAMPLED_BELOW else ""
+    if sampling:
+        yield "  # sampling: words are cut in other ways each time (BPE dropout), as good as more data"
+    yield _line(f"  tokenizer: {{kind: bpe, size: {side.size}{sampling}{coverage}}}", why)
 
 
 def _extras(choices: Choices) -> Iterator[str]:
@@ -105,16 +118,28 @@ def _model(choices: Choices) -> Iterator[str]:
     yield _line("model:", f"{sizes.width} wide suits {choices.profile.pairs:,} pairs")
     yield f"  source_embedding: {{width: {sizes.embedding}}}"
     yield f"  target_embedding: {{width: {sizes.embedding}}}"
+    if choices.target.looks == "text":
+        yield _line("  tied: true", "words are written with the vectors they are read with: fewer to learn")
     yield "  encoder:"
-    yield _line("    kind: rnn", "reads the source both ways")
-    yield "    cell: lstm"
-    yield f"    width: {sizes.width}"
+    yield _line(f"    kind: {sizes.encoder}", ENCODERS[sizes.encoder])
+    yield from _stack(sizes, sizes.encoder)
     yield _line(f"    dropout: {sizes.dropout}", why)
     yield "  decoder:"
-    yield _line("    kind: luong", "looks back at the source at every step (attention)")
-    yield "    cell: lstm"
-    yield f"    width: {sizes.width}"
+    yield _line(f"    kind: {sizes.decoder}", DECODERS[sizes.decoder])
+    yield from _stack(sizes, sizes.decoder)
     yield f"    dropout: {sizes.dropout}"
+
+
+def _stack(sizes: Sizes, kind: str) -> Iterator[str]:
+    if kind in ("rnn", "luong", "monotonic"):
+        yield "    cell: lstm"
+    yield f"    width: {sizes.width}"
+    if kind in ("convolution", "transformer"):
+        yield f"    layers: {sizes.layers}"
+    if kind == "transformer":
+        yield f"    heads: {sizes.width // 64}"
+    if kind == "convolution":
+        yield _line("    kernel: 5", "letters that one layer sees at once")
 
 
 def _training(choices: Choices) -> Iterator[str]:

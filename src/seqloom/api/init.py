@@ -1,7 +1,7 @@
 """`seqloom init DATA`: look at the pairs and choose what suits their size and kind, with a reason for every choice.
 
-The choices are rules of thumb (those for pronunciations were measured, the rest is the custom of the field): a start
-that trains, not a search. The recipe is written as text (`draft.py`) so that its comments can say why.
+The choices are rules of thumb (pronunciations and some 30,000 pairs of text were measured, the rest is the custom of
+the field): a start that trains, not a search. The recipe is written as text (`draft.py`) so that its comments say why.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ TOKEN_LIMIT, MOST_TOKENS = 512, 2048  # the recipe's default limit of a sequence
 SEPARATORS = (ITEMS, "|", ",", "+", " ")
 PATIENCE = 3.0  # seconds that may go into estimating the time
 Kind = Literal["characters", "symbols", "words", "bpe"]
+Encoding = Literal["rnn", "convolution", "transformer"]
+Decoding = Literal["luong", "monotonic", "transformer"]
 
 
 @dataclass(frozen=True)
@@ -67,20 +69,38 @@ class Sizes:
     dropout: float
     batch: int  # tokens
     epochs: int
+    layers: int = 1
+    encoder: Encoding = "rnn"
+    decoder: Decoding = "luong"
 
 
-# Upper bound of the number of pairs -> sizes. Single words and symbols first, natural text second.
-SHORT: tuple[tuple[float, Sizes], ...] = (
+Presets = tuple[tuple[float, Sizes], ...]  # upper bound of the number of pairs -> sizes
+
+# Single words and symbols: in any order, and in the order of the source (spelling to sounds).
+SHORT: Presets = (
     (3_000, Sizes(64, 128, 0.3, 512, 60)),
     (30_000, Sizes(128, 256, 0.2, 1024, 25)),
     (300_000, Sizes(128, 256, 0.0, 1024, 8)),
     (math.inf, Sizes(256, 512, 0.0, 4096, 4)),
 )
-TEXT: tuple[tuple[float, Sizes], ...] = (
+ORDERED: Presets = (
+    (3_000, Sizes(128, 256, 0.5, 512, 60, 3, "convolution", "monotonic")),
+    (30_000, Sizes(128, 256, 0.3, 1024, 30, 1, "rnn", "monotonic")),
+    *SHORT[2:],
+)
+# Natural text: where there is a GPU, Transformers from 10,000 pairs on.
+TEXT: Presets = (
     (3_000, Sizes(128, 128, 0.3, 1024, 60)),
     (30_000, Sizes(128, 256, 0.3, 2048, 30)),
     (300_000, Sizes(256, 512, 0.2, 4096, 12)),
     (math.inf, Sizes(256, 512, 0.1, 8192, 5)),
+)
+TEXT_ON_GPU: Presets = (
+    *TEXT[:1],
+    (10_000, Sizes(256, 512, 0.4, 2048, 40)),
+    (100_000, Sizes(256, 256, 0.3, 4096, 40, 4, "transformer", "transformer")),
+    (1_000_000, Sizes(512, 512, 0.2, 8192, 20, 6, "transformer", "transformer")),
+    (math.inf, Sizes(512, 512, 0.1, 16384, 8, 6, "transformer", "transformer")),
 )
 LEAST_STEPS = 20  # however few pairs there are
 BPE_SIZES = ((10_000, 1_000), (100_000, 4_000), (1_000_000, 8_000), (math.inf, 16_000))
@@ -105,8 +125,8 @@ class Choices:
     separators: Mapping[str, str]  # of every extra that the data have: what stands between its symbols
 
 
-def choose(dataset: Settings, on_bad_utf8: BadUtf8 = "error") -> Choices:
-    """Read the pairs once and choose; E_EMPTY where there are none."""
+def choose(dataset: Settings, on_bad_utf8: BadUtf8 = "error", gpu: bool | None = None) -> Choices:
+    """Read the pairs once and choose; E_EMPTY where there are none. `gpu`: whether training will have one."""
     sample: list[Example] = []
     found = profile(_sampled(read(dataset, on_bad_utf8=on_bad_utf8), sample), limit=SAMPLE)
     if not found.pairs:
@@ -117,12 +137,12 @@ def choose(dataset: Settings, on_bad_utf8: BadUtf8 = "error") -> Choices:
     source = _side(found.source, found.pairs, [example.source for example in sample])
     target = _side(found.target, found.pairs, [example.target for example in sample])
     is_text = "text" in (source.looks, target.looks)
-    sizes = _upto(found.pairs, TEXT if is_text else SHORT)
+    has_gpu = torch.cuda.is_available() if gpu is None else gpu
+    sizes = _upto(found.pairs, _presets(source.looks, target.looks, has_gpu))
     cost = max(source.mean, target.mean) + 1
     epoch = found.pairs * cost / sizes.batch  # in steps
     epochs = max(sizes.epochs, math.ceil(LEAST_STEPS / max(1.0, epoch)))
     steps = _round(epochs * max(1.0, epoch))
-    lr = (2e-3 if sizes.width <= 256 else 1e-3) if is_text else (4e-3 if sizes.width <= 256 else 2e-3)
     return Choices(
         profile=found,
         source=source,
@@ -130,8 +150,8 @@ def choose(dataset: Settings, on_bad_utf8: BadUtf8 = "error") -> Choices:
         sizes=sizes,
         epochs=epochs,
         steps=steps,
-        warmup=min(400 if is_text else 100, steps // 10),
-        lr=lr,
+        warmup=min(_warmup(sizes, is_text), steps // 10),
+        lr=_rate(sizes, is_text),
         validate_every=max(1, min(steps, _round(steps / 12, 1))),
         held_out=round(held_out_share(found.pairs) * found.pairs),
         max_ratio=_ratio(sample, source.tokenizer, target.tokenizer),
@@ -148,8 +168,28 @@ def _sampled(examples: Iterator[Example], sample: list[Example]) -> Iterator[Exa
         yield example
 
 
-def _upto(pairs: int, rows: tuple[tuple[float, Sizes], ...]) -> Sizes:
+def _presets(source: Looks, target: Looks, gpu: bool) -> Presets:
+    if "text" in (source, target):
+        return TEXT_ON_GPU if gpu else TEXT
+    return ORDERED if (source, target) == ("strings", "symbols") else SHORT
+
+
+def _upto(pairs: int, rows: Presets) -> Sizes:
     return next(sizes for bound, sizes in rows if pairs < bound)
+
+
+def _rate(sizes: Sizes, is_text: bool) -> float:
+    """The peak of the learning rate; large models and deep ones want less."""
+    if sizes.decoder == "transformer":
+        return 1e-3 if sizes.width <= 256 else 5e-4
+    slow = is_text or sizes.decoder == "monotonic"
+    return (2e-3 if slow else 4e-3) / (1 if sizes.width <= 256 else 2)
+
+
+def _warmup(sizes: Sizes, is_text: bool) -> int:
+    if sizes.decoder == "transformer":
+        return 1000 if sizes.width <= 256 else 4000
+    return 400 if is_text else 100
 
 
 def _round(value: float, digits: int = 2) -> int:
