@@ -27,17 +27,20 @@ ROWS = [  # task, recipe, result file, scores to show
         "benchmarks/results/demo-dates.json",
         {"exact": "exact match"},
     ),
-    (
-        "German to English, LSTM with attention",
-        "[translation-luong](recipes/translation-luong.yaml)",
-        "recipes/results/translation-luong.json",
-        {"bleu": "BLEU, lower-cased"},
-    ),
-    (
-        "German to English, one vector and no attention",
-        "[translation-vector](recipes/translation-vector.yaml)",
-        "recipes/results/translation-vector.json",
-        {"bleu": "BLEU, lower-cased"},
+    *(
+        (
+            f"German to English, {how}",
+            f"[translation-{name}](recipes/translation-{name}.yaml)",
+            f"recipes/results/translation-{name}.json",
+            {"bleu": "BLEU, lower-cased"},
+        )
+        for name, how in {
+            "joint": "one LSTM for both sides",
+            "vector": "LSTM, one vector and no attention",
+            "reversed": "the same, source reversed",
+            "context": "the same, the vector at every step",
+            "luong": "LSTM with attention",
+        }.items()
     ),
 ]
 
@@ -45,9 +48,11 @@ ROWS = [  # task, recipe, result file, scores to show
 def machine(result: dict[str, object]) -> str:
     described = result["machine"]
     assert isinstance(described, dict)
+    beside = ", shared with other trainings" if described.get("load", 0) > described["threads"] + 1 else ""
     if result["device"] == "cuda":
-        return f"one {described['gpu']}"
-    return f"{described['threads']} CPU cores"
+        return f"one {described['gpu']}{beside}"
+    cores = described["threads"]
+    return f"{cores} CPU core{'' if cores == 1 else 's'}{beside}"
 
 
 def row(task: str, recipe: str, file: str, shown: dict[str, str]) -> str:

@@ -47,8 +47,13 @@ def measured(recipe: Path, run: Path, assignments: list[str], seeds: list[int], 
         "parameters": parameters(model.network),
         "pairs": json.loads((folders[0] / "cache" / "train" / "corpus.json").read_text())["sizes"]["lines"] // 8,
     }
-    for key in ("steps", "training_seconds", "training_tokens_per_second", "perplexity"):
-        common[key] = round(statistics.mean(float(one[key]) for one in runs), 2)  # type: ignore[arg-type]
+    for key, digits in {
+        "steps": None,
+        "training_seconds": 1,
+        "training_tokens_per_second": None,
+        "perplexity": 4,
+    }.items():
+        common[key] = round(statistics.mean(float(str(one[key])) for one in runs), digits)
     common |= {key: runs[0][key] for key in ("sentences", "search", "prediction_tokens_per_second")}
     common["scores"] = means([one["scores"] for one in runs])  # type: ignore[misc]
     if len(runs) > 1:
