@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from commands import Command, binary, command_line, environment, write_pairs, write_recipe
+from commands import Command, binary, command_line, environment, trained, write_pairs, write_recipe
 from seqloom import SeqloomError
+from seqloom.api.load import members
 from seqloom.cli import say
 from seqloom.cli.main import COMMANDS
 from seqloom.files import atomic_write
@@ -379,3 +381,22 @@ def test_a_reliability_plot_names_its_run(run: Path, seqloom: Command, monkeypat
     assert seqloom("evaluate", run, "--plot", run / "plots", "--search", "greedy,beam=2", "--json").code == 0
     reliability = [title for title in titles if "Reliability" in title]
     assert [title.splitlines()[0] for title in reliability] == ["run, greedy", "run, beam 2"]
+
+
+def test_a_folder_of_seeds_is_an_ensemble(seqloom: Command, tmp_path: Path) -> None:
+    for name in ("seed-10", "seed-2", "seed-1"):
+        shutil.copytree(trained(), tmp_path / "seeds" / name)
+    assert [run.name for run in members([tmp_path / "seeds"])] == ["seed-1", "seed-2", "seed-10"]
+    assert members([trained()]) == [trained()]
+    together = seqloom("predict", tmp_path / "seeds", "--ensemble", "-t", "abc")
+    assert together.code == 0
+    assert together.out == seqloom("predict", *members([tmp_path / "seeds"]), "--ensemble", "-t", "abc").out
+    line = seqloom("predict", tmp_path / "seeds", "-t", "abc").refused("E_BUNDLE", 4)
+    assert "a folder of 3 runs" in line
+    assert "seed-1" in line
+    for command in (
+        ("predict", trained(), "-t", "abc"),
+        ("evaluate", trained()),
+        ("distill", trained(), "-o", "x.tsv"),
+    ):
+        assert "needs several runs" in seqloom(*command, "--ensemble").refused("E_USAGE", 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,7 +31,25 @@ def find_bundle(path: str | Path) -> Path:
     if not folder.is_dir():
         raise SeqloomError("E_BUNDLE", "a run or bundle is a folder", where=str(folder))
     inner = folder / "bundle"
-    return inner if (inner / "card.json").exists() or not (folder / "card.json").exists() else folder
+    if (inner / CARD).exists() or (folder / CARD).exists():
+        return inner if (inner / CARD).exists() else folder
+    if several := _inside(folder):
+        fix = f"name one, such as {several[0]}; 'predict' and 'evaluate' take all as one model with --ensemble"
+        raise SeqloomError("E_BUNDLE", f"a folder of {len(several)} runs", where=str(folder), fix=fix)
+    return inner
+
+
+def members(runs: Sequence[str | Path]) -> list[Path]:
+    """The runs of an ensemble. A folder that `train --seeds` has filled stands for all runs in it."""
+    return [member for run in runs for member in _inside(Path(run)) or [Path(run)]]
+
+
+def _inside(folder: Path) -> list[Path]:
+    """The runs right inside a folder that is none itself, in the order of their numbers."""
+    if (folder / RECIPE).exists():
+        return []
+    runs = [card.parents[1] for card in folder.glob(f"*/bundle/{CARD}")]
+    return sorted(runs, key=lambda run: [part.zfill(20) for part in re.split(r"(\d+)", run.name)])
 
 
 def load(
@@ -117,16 +136,20 @@ def load_ensemble(
     settings: Sequence[str] = (),
     allow_nonfinite: bool = False,
 ) -> Model:
-    """Several runs of one vocabulary as one model: their probabilities are averaged at every step."""
+    """Several runs of one vocabulary as one model: their probabilities are averaged at every step.
+
+    A folder of seeds stands for all of them.
+    """
     if not runs:
         raise SeqloomError("E_USAGE", "an ensemble needs at least one run")
+    paths = members(runs)
     models = [
-        load(run, device=device, threads=threads, settings=settings, allow_nonfinite=allow_nonfinite) for run in runs
+        load(run, device=device, threads=threads, settings=settings, allow_nonfinite=allow_nonfinite) for run in paths
     ]
     first = models[0]
-    for path, other in zip(runs[1:], models[1:], strict=True):
+    for path, other in zip(paths[1:], models[1:], strict=True):
         if odd := first.codecs.difference(other.codecs):
-            what = f"{runs[0]} and {path} do not read and write alike: {odd}"
+            what = f"{paths[0]} and {path} do not read and write alike: {odd}"
             fix = "train the members on one vocabulary: the same data, recipe text settings and seed of the split"
             raise SeqloomError("E_BUNDLE", what, fix=fix)
         if first.recipe.model.copies != other.recipe.model.copies:

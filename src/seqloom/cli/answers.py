@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from seqloom.cli import say
 from seqloom.cli.sink import Sink
+from seqloom.errors import SeqloomError
 
 if TYPE_CHECKING:
     from seqloom.api.model import Model
@@ -23,6 +24,17 @@ if TYPE_CHECKING:
     from seqloom.data.inputs import InputForm
 
 STDIN = "-"
+
+
+def as_one(runs: Sequence[str | Path]) -> list[str]:
+    """The members of `--ensemble`, of which there must be several."""
+    from seqloom.api.load import members
+
+    found = members(runs)
+    if len(found) == 1:
+        fix = "name several, or a folder that 'train --seeds' made"
+        raise SeqloomError("E_USAGE", "--ensemble needs several runs", where=str(runs[0]), fix=fix)
+    return [str(run) for run in found]
 
 
 @dataclass

@@ -9,6 +9,7 @@ from pathlib import Path
 import typer
 
 from seqloom.cli import say
+from seqloom.cli.answers import as_one
 from seqloom.cli.sink import Sink, same_file
 from seqloom.errors import SeqloomError
 
@@ -42,8 +43,8 @@ def command(
         raise SeqloomError(
             "E_USAGE", f"{len(teachers)} teachers given", fix="--ensemble averages them; or give one run"
         )
-    if len(teachers) == 1 and ensemble:
-        raise SeqloomError("E_USAGE", "--ensemble needs several teachers", fix="seqloom distill A B --ensemble")
+    if ensemble:
+        teachers = as_one(teachers)
     _spare(output, recipe, data)
     from seqloom.api.distill import Distillation, distill
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from seqloom.cli import say
+from seqloom.cli.answers import as_one
 from seqloom.cli.sink import Sink, same_file
 from seqloom.errors import SeqloomError, nearest
 
@@ -125,7 +126,7 @@ def _opened(runs: list[str], ensemble: bool, device: str, threads: int | None, s
     from seqloom.api.load import load, load_ensemble
 
     if ensemble:
-        return load_ensemble(runs, device=device, threads=threads, settings=settings)
+        return load_ensemble(as_one(runs), device=device, threads=threads, settings=settings)
     if len(runs) > 1:
         fix = "--ensemble judges them as one, --against RUN beside each other, 'seqloom compare A B' which is better"
         raise SeqloomError("E_USAGE", f"{len(runs)} runs", fix=fix)

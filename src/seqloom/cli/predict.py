@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from seqloom.cli import say
-from seqloom.cli.answers import STDIN, Job
+from seqloom.cli.answers import STDIN, Job, as_one
 from seqloom.cli.sink import same_file
 from seqloom.errors import SeqloomError, nearest
 
@@ -209,9 +209,7 @@ def _places(places: list[str], ensemble: bool, has_text: bool) -> tuple[list[str
         raise SeqloomError("E_FILE", "no such file", where=missing[0], fix=fix)
     if len(runs) > 1 and not ensemble:
         raise SeqloomError("E_USAGE", f"{len(runs)} runs given", fix="--ensemble averages them; or give one run")
-    if len(runs) == 1 and ensemble:
-        raise SeqloomError("E_USAGE", "--ensemble needs several runs", fix="seqloom predict A B --ensemble")
-    return runs, inputs[0] if inputs else STDIN
+    return as_one(runs) if ensemble else runs, inputs[0] if inputs else STDIN
 
 
 def _strategy(
