@@ -1,10 +1,12 @@
 """Train a recipe, judge it on its test set, write what came out: every number in the README begins here.
 
 python recipes/measure.py recipes/translation-luong.yaml --set data.train.source=... --output recipes/results/x.json
-python recipes/measure.py recipes/pronunciation-small.yaml --seeds 1-5 --ensemble
+python recipes/measure.py recipes/transliteration.yaml:1-3
+python recipes/measure.py recipes/pronunciation-small.yaml:1-3 recipes/pronunciation-medium.yaml:1-2 --ensemble
 
 The result names recipe, date, machine, seeds, scores with intervals and signatures, parameters and seconds. With
-several seeds `scores` holds the means, `runs` each seed's own; the interval of a mean is that of the middle run.
+several seeds `scores` holds the means over those of the first recipe, `runs` what each run reached; the interval of a
+mean is that of the middle run. `--ensemble` judges all runs, those of further recipes too, as one model.
 """
 
 from __future__ import annotations
@@ -27,17 +29,22 @@ from seqloom.recipe import parameters
 from seqloom.training.console import Console
 
 Score = dict[str, object]
+Plan = list[tuple[Path, list[int]]]  # recipes, each with the seeds to train it with
 
 
-def measured(recipe: Path, run: Path, assignments: list[str], seeds: list[int], ensemble: bool) -> dict[str, object]:
-    folders = [run / f"seed-{seed}" if len(seeds) > 1 else run for seed in seeds]
-    runs = [
-        one_run(recipe, folder, [*assignments, f"runtime.seed={seed}"], seed)
-        for seed, folder in zip(seeds, folders, strict=True)
-    ]
+def measured(plan: Plan, run: Path, assignments: list[str], ensemble: bool) -> dict[str, object]:
+    several = sum(len(seeds) for _, seeds in plan) > 1
+    runs: list[dict[str, object]] = []
+    folders: list[Path] = []
+    for recipe, seeds in plan:
+        for seed in seeds:
+            folders.append(run / f"{recipe.stem}-{seed}" if several else run)
+            runs.append(one_run(recipe, folders[-1], [*assignments, f"runtime.seed={seed}"], seed))
+    first, seeds = plan[0]
+    own = runs[: len(seeds)]
     model = load(folders[0])
     common: dict[str, object] = {
-        "recipe": recipe.stem,
+        "recipe": first.stem,
         "settings": assignments,
         "date": datetime.now(UTC).date().isoformat(),
         "machine": {**runtime.describe(), "load": round(os.getloadavg()[0], 1)},  # load: what else kept it busy
@@ -53,10 +60,10 @@ def measured(recipe: Path, run: Path, assignments: list[str], seeds: list[int], 
         "training_tokens_per_second": None,
         "perplexity": 4,
     }.items():
-        common[key] = round(statistics.mean(float(str(one[key])) for one in runs), digits)
-    common |= {key: runs[0][key] for key in ("sentences", "search", "prediction_tokens_per_second")}
-    common["scores"] = means([one["scores"] for one in runs])  # type: ignore[misc]
-    if len(runs) > 1:
+        common[key] = round(statistics.mean(float(str(one[key])) for one in own), digits)
+    common |= {key: own[0][key] for key in ("sentences", "search", "prediction_tokens_per_second")}
+    common["scores"] = means([one["scores"] for one in own])  # type: ignore[misc]
+    if several:
         common["runs"] = runs
     if ensemble:
         common["ensemble"] = scores_of(evaluate(load_ensemble(folders)))
@@ -72,6 +79,7 @@ def one_run(recipe: Path, folder: Path, assignments: list[str], seed: int) -> di
     assert result.decoding is not None
     logged = [float(str(line["tokens_per_second"])) for line in done.metrics if line["event"] == "logged"]
     return {
+        "recipe": recipe.stem,
         "seed": seed,
         "steps": max(int(str(line["step"])) for line in done.metrics),
         "training_seconds": round(elapsed, 1),
@@ -109,19 +117,24 @@ def means(runs: Sequence[dict[str, Score]]) -> dict[str, Score]:
     return found
 
 
+def planned(text: str) -> tuple[Path, list[int]]:
+    """`recipe.yaml:1-5` is a recipe and its seeds; one alone is trained with seed 1."""
+    path, _, seeds = text.partition(":")
+    return Path(path), parse_seeds(seeds or "1")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("recipe", type=Path)
+    parser.add_argument("recipes", type=planned, nargs="+", metavar="RECIPE[:SEEDS]")
     parser.add_argument("--run", type=Path, default=None)
     parser.add_argument("--set", dest="assignments", action="append", default=[])
-    parser.add_argument("--seeds", default="1", help="such as 1-5")
-    parser.add_argument("--ensemble", action="store_true", help="judge all seeds as one model as well")
+    parser.add_argument("--ensemble", action="store_true", help="judge all runs as one model as well")
     parser.add_argument("--output", type=Path, default=None)
     arguments = parser.parse_args()
-    run = arguments.run or Path("runs") / arguments.recipe.stem
-    seeds = parse_seeds(arguments.seeds)
-    result = measured(arguments.recipe, run, arguments.assignments, seeds, arguments.ensemble)
-    output = arguments.output or Path(__file__).parent / "results" / f"{arguments.recipe.stem}.json"
+    name = arguments.recipes[0][0].stem
+    run = arguments.run or Path("runs") / name
+    result = measured(arguments.recipes, run, arguments.assignments, arguments.ensemble)
+    output = arguments.output or Path(__file__).parent / "results" / f"{name}.json"
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result, indent=1))
