@@ -18,6 +18,7 @@ from seqloom.data.codecs import Codecs, Pair
 from seqloom.data.corpus import Corpus, Limits
 from seqloom.data.mixing import Mixture
 from seqloom.data.readers import Example
+from seqloom.data.recutting import one_by_one
 
 lengths = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), max_size=120)
 
@@ -130,7 +131,7 @@ def test_resampling_depends_on_seed_epoch_and_example_alone(corpus: Corpus) -> N
         return Pair(np.array([6 + rng.randrange(3) for _ in pair.source]), pair.target, pair.index)
 
     def sources(tokens: int, epoch: int) -> dict[int, list[int]]:
-        batches = TokenBatches(corpus, Batching(tokens=tokens), 1, resample=shuffled).epoch(epoch)
+        batches = TokenBatches(corpus, Batching(tokens=tokens), 1, recut=one_by_one(corpus, shuffled, 1)).epoch(epoch)
         tokens_of = [(batch.examples, batch.sources["source"]) for batch in batches]
         return {i: s.ids[row][s.mask[row]].tolist() for examples, s in tokens_of for row, i in enumerate(examples)}
 
@@ -142,7 +143,7 @@ def test_batches_of_pairs_cut_anew_are_counted_by_their_new_lengths(corpus: Corp
     def doubled(pair: Pair, rng: Random) -> Pair:
         return Pair(np.repeat(pair.source, 2), np.repeat(pair.target, 2), pair.index)
 
-    batches = TokenBatches(corpus, Batching(tokens=200), 1, resample=doubled)
+    batches = TokenBatches(corpus, Batching(tokens=200), 1, recut=one_by_one(corpus, doubled, 1))
     plain = TokenBatches(corpus, Batching(tokens=200), 1).count(0)
     counted, made = batches.count(0), len(list(batches.epoch(0)))
     assert abs(counted - made) <= 0.05 * made
@@ -169,7 +170,7 @@ def test_a_pair_that_stands_twice_is_cut_in_two_ways(corpus: Corpus) -> None:
         return Pair(np.array([rng.randrange(6, 999) for _ in pair.source]), pair.target, pair.index)
 
     mixture = Mixture([3, 297], [0.5, 0.5])
-    batches = TokenBatches(corpus, Batching(tokens=100), 1, resample=shuffled, mixture=mixture)
+    batches = TokenBatches(corpus, Batching(tokens=100), 1, recut=one_by_one(corpus, shuffled, 1), mixture=mixture)
     cuts = [
         batch.sources["source"].ids[row].tolist()
         for batch in batches.epoch(0)

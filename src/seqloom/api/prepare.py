@@ -11,7 +11,6 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from random import Random
 
 import numpy as np
 import torch
@@ -26,12 +25,13 @@ from seqloom.batch import SPECIALS, Batch
 from seqloom.config import Plain, kind_of, render_yaml
 from seqloom.data.batching import TokenBatches, in_order
 from seqloom.data.codec import TextCodec
-from seqloom.data.codecs import Codecs, Pair
+from seqloom.data.codecs import Codecs
 from seqloom.data.corpus import Corpus
 from seqloom.data.examples import Example
 from seqloom.data.files import Tally
 from seqloom.data.filters import Counts, refuse_nothing
 from seqloom.data.readers import files_of
+from seqloom.data.recutting import recutting
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_folder, atomic_write
 from seqloom.models.generator import Generator
@@ -224,16 +224,13 @@ class Prepared:
 
     def batches(self) -> TokenBatches:
         """The training pairs, epoch after epoch."""
-
-        def resample(pair: Pair, rng: Random) -> Pair:
-            return self.train_pairs.resampled(pair, self.codecs, rng)
-
+        seed = self.recipe.runtime.seed
         batches = TokenBatches(
             self.train_pairs,
             self.recipe.batching,
-            self.recipe.runtime.seed,
+            seed,
             self.task.collate,
-            resample if self.codecs.samples else None,
+            recutting(self.train_pairs, self.codecs, seed) if self.codecs.samples else None,
             self.recipe.data.mixture(self.train_pairs.sizes),
         )
         size, padding = parameters(self.network), batches.padding(0)

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
-from random import Random
 from typing import Annotated, Literal
 
 import numpy as np
@@ -27,7 +26,7 @@ from seqloom.shapes import Float, Tensor
 
 Plan = list[npt.NDArray[np.int64]]  # one array of example indices per batch
 Collate = Callable[[Sequence[Pair]], Batch]
-Resample = Callable[[Pair, Random], Pair]
+Recut = Callable[[int, npt.NDArray[np.int64], npt.NDArray[np.int64]], list[Pair]]  # as data/recutting.py has it
 GROWTH_PAIRS = 1_000  # cut anew to see how much longer they become
 
 
@@ -175,7 +174,7 @@ def _sides(pairs: Sequence[Pair]) -> tuple[Lengths, Lengths]:
 
 
 class TokenBatches:
-    """The batches of a corpus, epoch after epoch. `resample` may cut each pair anew (BPE dropout).
+    """The batches of a corpus, epoch after epoch. `recut` may cut the pairs anew (BPE dropout).
 
     Cut anew, a pair has another length, so batches are then planned from the new lengths, a pool of examples at a
     time: planned from the old ones, a third of their cells would be padding. A `mixture` says which pairs an epoch
@@ -188,11 +187,11 @@ class TokenBatches:
         settings: Batching,
         seed: int,
         collate: Collate = collate_pairs,
-        resample: Resample | None = None,
+        recut: Recut | None = None,
         mixture: Mixture | None = None,
     ) -> None:
         self.corpus, self.settings, self.seed = corpus, settings, seed
-        self.collate, self.resample, self.mixture = collate, resample, mixture
+        self.collate, self.recut, self.mixture = collate, recut, mixture
         self._lengths = corpus.lengths()
         self._planned: tuple[int, Plan] | None = None  # the last epoch asked for: counting it is then free
 
@@ -215,10 +214,10 @@ class TokenBatches:
     @cached_property
     def _growth(self) -> float:
         """How much more room pairs take when they are cut anew, from some that lie evenly over the corpus."""
-        if self.resample is None or not len(self.corpus):
+        if self.recut is None or not len(self.corpus):
             return 1.0
         chosen = np.unique(np.linspace(0, len(self.corpus) - 1, GROWTH_PAIRS).astype(np.int64))
-        new = np.maximum(*_sides([self.resample(self.corpus[int(i)], self._rng(0, int(i), 0)) for i in chosen]))
+        new = np.maximum(*_sides(self.recut(0, chosen, np.zeros_like(chosen))))
         old = np.maximum(*(lengths[chosen] for lengths in self._lengths))
         return float((new + 1).sum() / (old + 1).sum())
 
@@ -228,13 +227,13 @@ class TokenBatches:
 
     def epoch(self, number: int, skip: int = 0) -> Iterator[Batch]:
         """The batches of one epoch; the first `skip` cost nothing (a resumed run has seen them)."""
-        if self.resample is not None:
-            yield from islice(self._resampled_epoch(number, self.resample), skip, None)
+        if self.recut is not None:
+            yield from islice(self._recut_epoch(number, self.recut), skip, None)
             return
         for indices in self.plan(number)[skip:]:
             yield self.collate([self.corpus[int(i)] for i in indices])
 
-    def _resampled_epoch(self, number: int, resample: Resample) -> Iterator[Batch]:
+    def _recut_epoch(self, number: int, recut: Recut) -> Iterator[Batch]:
         drawn = self._draws(number)
         order = np.random.default_rng((self.seed, number)).permutation(len(drawn))
         again = _occurrences(drawn)[order]  # a pair that stands twice is cut in two ways
@@ -242,16 +241,9 @@ class TokenBatches:
         parts = max(1, round(cost.sum() / (self.settings.budget * self.settings.pool)))
         pools = zip(np.array_split(drawn[order], parts), np.array_split(again, parts), strict=True)
         for place, (pool, times) in enumerate(pools):
-            pairs = [
-                resample(self.corpus[int(i)], self._rng(number, int(i), int(time)))
-                for i, time in zip(pool, times, strict=True)
-            ]
+            pairs = recut(number, pool, times)
             for indices in plan(*_sides(pairs), self.settings, self.seed, number, place):
                 yield self.collate([pairs[int(i)] for i in indices])
-
-    def _rng(self, epoch: int, index: int, time: int) -> Random:
-        """Randomness of one example in one epoch: the same whatever batch it stands in."""
-        return Random(f"{self.seed} {epoch} {index}" + (f" {time}" if time else ""))
 
 
 def _occurrences(drawn: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -130,7 +130,7 @@ class Corpus:
 
     def _links(self, index: int) -> Ids | None:
         """None where nothing is known of the pair: an alignment has one link at least."""
-        if "alignment.ids" not in self._arrays:
+        if not self.has_links:
             return None
         links = self._slice("alignment.ids", "alignment", index)
         return links.reshape(-1, 2) if len(links) else None
@@ -141,6 +141,15 @@ class Corpus:
         for name in self.extras:
             source = source + np.diff(self._arrays[f"extra.{name}.offsets"]) + 1
         return source, target
+
+    def weights(self, indices: npt.NDArray[np.int64]) -> list[float]:
+        """How much each of these pairs counts."""
+        found = self._arrays.get("weights")
+        return [1.0] * len(indices) if found is None else found[indices].astype(float).tolist()
+
+    @property
+    def has_links(self) -> bool:
+        return "alignment.ids" in self._arrays
 
     def line(self, index: int) -> int:
         """The line of the data file that a pair came from."""

@@ -12,7 +12,7 @@ import math
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from itertools import pairwise
 from random import Random
 from typing import Literal
 
@@ -31,8 +31,6 @@ _UNKNOWN = ESCAPE + "?"  # the name of sentencepiece's one special piece: no tex
 
 MAX_TRAINING_TEXTS = 1_000_000  # sentencepiece holds its texts in memory; more are sampled evenly
 _MAX_CHUNK = 10_000  # characters; it would skip longer lines
-_VARIANTS = 32  # different cuts of a word under BPE dropout
-_MAX_CUTS = 500_000  # of all words that are remembered: some 100 MB
 _MAX_LATTICES = 100_000  # words remembered by a sampler
 _LONGEST_WORD = 40  # characters; longer ones are lines, rarely come again, and are not remembered
 _UNKNOWN_PENALTY = 10.0  # sentencepiece's own: an unknown character costs this more than the rarest piece
@@ -145,35 +143,25 @@ def words_of(text: str) -> list[str]:
 def bpe_dropout(word: str, scores: Mapping[str, float], dropout: float, rng: Random) -> list[str]:
     """Merge by rank, but each possible merge is passed over with probability `dropout` at every step."""
     parts = list(word)
-    while len(parts) > 1:
-        best, place = -math.inf, -1
-        for i in range(len(parts) - 1):
-            score = scores.get(parts[i] + parts[i + 1], -math.inf)
-            if score > best and not (dropout and rng.random() < dropout):
-                best, place = score, i
-        if place < 0:
-            break
+    ranks = [scores.get(first + second, -math.inf) for first, second in pairwise(parts)]
+    while (place := _merge(ranks, dropout, rng)) is not None:
         parts[place : place + 2] = [parts[place] + parts[place + 1]]
+        del ranks[place]
+        for beside in (place - 1, place):
+            if 0 <= beside < len(ranks):
+                ranks[beside] = scores.get(parts[beside] + parts[beside + 1], -math.inf)
     return parts
 
 
-class BpeSampler:
-    """Draws by dropout of merges, from `_VARIANTS` cuts of each word that are made when first drawn.
-
-    Words come again and again, and a cut made anew each time would cost more than a training step on a GPU. Variant k
-    of a word depends on the word and k alone, so that what is remembered and what is forgotten changes nothing.
-    """
-
-    def __init__(self, scores: Mapping[str, float], dropout: float) -> None:
-        self.scores, self.dropout = scores, dropout
-        self._cut = lru_cache(_MAX_CUTS)(self._variant)
-
-    def draw(self, word: str, rng: Random) -> tuple[str, ...]:
-        number = int(rng.random() * _VARIANTS)
-        return self._cut(word, number) if len(word) <= _LONGEST_WORD else self._variant(word, number)
-
-    def _variant(self, word: str, number: int) -> tuple[str, ...]:
-        return tuple(bpe_dropout(word, self.scores, self.dropout, Random(f"{number} {word}")))
+def _merge(ranks: list[float], dropout: float, rng: Random) -> int | None:
+    """The best merge that is not passed over; the first of equals. None where there is none."""
+    left = ranks
+    while left and (best := max(left)) > -math.inf:
+        place = left.index(best)
+        if not dropout or rng.random() >= dropout:
+            return place
+        left = [*left[:place], -math.inf, *left[place + 1 :]]
+    return None
 
 
 class UnigramSampler:

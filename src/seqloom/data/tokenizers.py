@@ -15,6 +15,7 @@ from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import ClassVar, Literal, Self, cast
+from zlib import crc32
 
 from pydantic import Field
 from sentencepiece import SentencePieceProcessor
@@ -54,6 +55,14 @@ class Tokenizer(ABC):
     def samples(self) -> bool:
         """Whether `encode_sampled` differs from `encode`: then a corpus must keep its texts."""
         return False
+
+    def parts(self, text: str) -> list[str]:
+        """The text in parts that no piece crosses, by which it can be sampled."""
+        return [text]
+
+    def cut(self, part: str, number: int) -> list[str]:
+        """One of several ways to cut a part, for training; its number decides which, always the same one."""
+        return self.encode(part)
 
     def pieces(self) -> list[str] | None:
         """Every piece there can be, or None where pieces are counted from data."""
@@ -267,7 +276,7 @@ class _Subwords(Tokenizer):
         self._scores = subwords.inventory(self._processor)
 
     @abstractmethod
-    def _sampled(self, word: str, rng: Random) -> Sequence[str]:
+    def _sampled(self, word: str, rng: Random) -> list[str]:
         """One of several ways to cut a word (which is escaped already)."""
 
     @classmethod
@@ -287,9 +296,15 @@ class _Subwords(Tokenizer):
     def encode_sampled(self, text: str, rng: Random) -> list[str]:
         if not self.samples:
             return self.encode(text)
-        words = subwords.words_of(subwords.escaped(text))
-        pieces = [piece for word in words for piece in self._sampled(word, rng)]
+        pieces = [piece for part in self.parts(text) for piece in self._sampled(part, rng)]
         return subwords.unknown_runs_joined(pieces, self._scores)
+
+    def parts(self, text: str) -> list[str]:
+        return subwords.words_of(subwords.escaped(text))
+
+    def cut(self, part: str, number: int) -> list[str]:
+        rng = Random(crc32(f"{number} {part}".encode()))
+        return subwords.unknown_runs_joined(self._sampled(part, rng), self._scores)
 
     def decode(self, pieces: Sequence[str]) -> str:
         return subwords.unescaped("".join(pieces))
@@ -330,12 +345,8 @@ class Bpe(_Subwords):
     class Settings(SubwordSettings):
         kind: Literal["bpe"] = "bpe"
 
-    def __init__(self, settings: config.Settings, model: bytes) -> None:
-        super().__init__(settings, model)
-        self._sampler = subwords.BpeSampler(self._scores, self.settings.sampling)
-
-    def _sampled(self, word: str, rng: Random) -> Sequence[str]:
-        return self._sampler.draw(word, rng)
+    def _sampled(self, word: str, rng: Random) -> list[str]:
+        return subwords.bpe_dropout(word, self._scores, self.settings.sampling, rng)
 
 
 class Unigram(_Subwords):
@@ -350,7 +361,7 @@ class Unigram(_Subwords):
         super().__init__(settings, model)
         self._sampler = subwords.UnigramSampler(self._scores, self.settings.sampling)
 
-    def _sampled(self, word: str, rng: Random) -> Sequence[str]:
+    def _sampled(self, word: str, rng: Random) -> list[str]:
         return self._sampler.draw(word, rng)
 
 
