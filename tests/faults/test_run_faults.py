@@ -87,6 +87,17 @@ def test_an_old_run_is_dropped_for_one_that_can_begin(
     assert contents(run) != before
 
 
+def test_a_linked_folder_of_an_old_run_is_let_go_of(seqloom: Command, run: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    shutil.move(run / "checkpoints", elsewhere)
+    (run / "checkpoints").symlink_to(elsewhere)
+    before = contents(elsewhere)
+    answer = seqloom("train", write_recipe(tmp_path), "--run", run, "--replace", "--set", "steps=1")
+    assert answer.code == 0, answer.err
+    assert contents(elsewhere) == before, "what the link leads to stays"
+    assert not (run / "checkpoints").is_symlink()
+
+
 @pytest.mark.parametrize("change", ["model.decoder.attention={heads: 5}", "data.dev=broken.tsv"])
 def test_a_failed_start_takes_a_corrected_recipe(
     change: str, seqloom: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -86,7 +86,9 @@ def _clear(folder: Path) -> None:
     for name in (RECIPE, *_FILES):
         (folder / name).unlink(missing_ok=True)
     for name in _FOLDERS:
-        if (folder / name).exists():
+        if (folder / name).is_symlink():  # what it leads to was put there by somebody, and stays
+            (folder / name).unlink()
+        elif (folder / name).exists():
             shutil.rmtree(folder / name)
 
 

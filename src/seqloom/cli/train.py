@@ -71,7 +71,7 @@ def command(
         if numbers or any(map(is_sweep, assignments)):
             if path.is_dir():
                 raise SeqloomError("E_USAGE", "several runs begin from a recipe, not from a run", where=str(path))
-            _say_many(train_many(path, run, _full_keys(path, assignments), numbers, wishes), as_json, quiet)
+            _say_many(train_many(path, run, _full_keys(path, assignments), numbers, wishes), as_json, quiet, replace)
         else:
             _say_one(train(path, run, assignments, wishes("")), as_json, quiet)
 
@@ -174,7 +174,7 @@ def _read_or_not() -> Iterator[None]:
             raise
 
 
-def _say_many(many: Many, as_json: bool, quiet: bool) -> None:
+def _say_many(many: Many, as_json: bool, quiet: bool, replaced: bool) -> None:
     with _read_or_not():
         if as_json:
             say.as_json(many.as_dict())
@@ -185,7 +185,7 @@ def _say_many(many: Many, as_json: bool, quiet: bool) -> None:
             say.talk(f"all seeds as one model:\n  {command_line}")
     if many.reason in STOPPED:
         if not quiet:
-            say.talk("saved; the same command goes on")
+            say.talk(f"saved; the same command{' without --replace' if replaced else ''} goes on")
         raise typer.Exit(STOPPED[many.reason])
 
 
