@@ -302,6 +302,23 @@ def test_a_run_on_a_pipe_goes_on_from_a_relative_folder(
     assert "data" in seqloom("train", recipe, "-r", "q").refused("E_RUN", 2), "a file is not that pipe"
 
 
+def test_a_run_on_a_pipe_may_be_moved(seqloom: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = write_recipe(tmp_path)
+    from_stdin(monkeypatch, (tmp_path / "pairs.tsv").read_bytes())
+    stopped_at(recipe, tmp_path / "first", 7, "data.train=-")
+    from_stdin(monkeypatch, b"")
+    for moved in ("second", "third mové"):
+        shutil.move(tmp_path / "first", tmp_path / moved)
+        assert seqloom("evaluate", tmp_path / moved).code == 0
+        shutil.move(tmp_path / moved, tmp_path / "first")
+    shutil.move(tmp_path / "first", tmp_path / "second")
+    assert "step 12" in seqloom("train", tmp_path / "second").err
+    assert seqloom("train", recipe, "-r", tmp_path / "second", "--set", "data.train=-").code == 0
+    copy = next(path for path in (tmp_path / "second" / "input").rglob("*") if path.is_file())
+    copy.write_bytes(copy.read_bytes() + b"hgf\tfgh\n")
+    assert "changed" in seqloom("train", tmp_path / "second").refused("E_CHANGED", 4)
+
+
 def test_a_copied_pipe_is_replaced_by_one_that_can_be_read(
     seqloom: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
@@ -20,6 +21,7 @@ from seqloom.recipe import Data
 
 HELD_OUT = 0.05  # of the pairs, but between the next two numbers, and never over a fifth
 FEWEST, MOST, LARGEST_SHARE = 100, 2_000, 0.2
+INPUT = "input"  # the part of a run folder where copies of pipes lie
 _RECORD = TypeAdapter(dict[str, dict[str, str | int]])
 MENDING = "set data.on_bad_utf8 in the recipe to skip or replace"
 
@@ -68,7 +70,7 @@ def settled(data: Data, folder: Path, *, spare: bool = False) -> Data:
     shares of the split chosen."""
 
     def definite(settings: ReaderSettings, name: str, number: int) -> ReaderSettings:
-        place = folder / "input" / name
+        place = folder / INPUT / name
         return spooled(settings, place if number == 0 else place / str(number), Path.cwd(), spare=spare)
 
     data = data.with_sets(definite)
@@ -78,6 +80,18 @@ def settled(data: Data, folder: Path, *, spare: bool = False) -> Data:
     pairs = sum(1 for _ in Datasets(data).given())
     share = round(held_out_share(pairs), 6)
     return data.with_(split=data.split.with_(**{name: share for name, missing in wanted.items() if missing}))
+
+
+def found_again(data: Data, folder: Path) -> Data:
+    """The same data where a run folder that holds copies of pipes was moved with them."""
+    return data.with_sets(lambda settings, *_: renamed(settings, lambda path, _: _here(path, folder)))
+
+
+def _here(path: str, folder: Path) -> str:
+    """Where a copy in the `input` of a run lies now, if this folder is that run and was elsewhere then."""
+    _, inside, name = path.rpartition(f"/{INPUT}/")
+    moved = folder.absolute() / INPUT / name
+    return str(moved) if inside and not os.path.lexists(path) and moved.exists() else path
 
 
 def held_out_share(pairs: int) -> float:
@@ -102,10 +116,11 @@ def recorded(record: Path) -> dict[str, dict[str, str | int]]:
     """The fingerprints that a run wrote down when it began."""
     what, fix = "what seqloom wrote here", "delete it: it is written anew from the data as they are now"
     try:
-        return _RECORD.validate_python(read_json(record, 10_000_000, what, fix))
+        marks = _RECORD.validate_python(read_json(record, 10_000_000, what, fix))
     except ValidationError as error:
         problem = wording.first_problem(error)
         raise SeqloomError("E_BUNDLE", f"not {what}: {problem}", where=str(record), fix=fix) from None
+    return {_here(path, record.parent): mark for path, mark in marks.items()}
 
 
 def write_record(data: Data, record: Path) -> None:

@@ -16,7 +16,7 @@ import torch
 
 from seqloom import runtime
 from seqloom.api.assignments import full_keys
-from seqloom.api.datasets import is_unchanged, settled
+from seqloom.api.datasets import found_again, is_unchanged, settled
 from seqloom.api.staging import DATA, FINISHED, METRICS, RECIPE, START, is_half_adopted, written_by_runs
 from seqloom.config import override, read_yaml
 from seqloom.data.files import STDIN, is_regular
@@ -49,6 +49,8 @@ def located(recipe: str | Path | Recipe, run: str | Path | None, settings: Seque
         path, folder = path / RECIPE, path
         if not path.exists():
             raise SeqloomError("E_FILE", "no recipe.yaml here", where=str(folder), fix="give a recipe or a run folder")
+        own = read_recipe(path, settings)
+        return own.with_(data=found_again(own.data, folder)), folder
     if folder.exists() and not folder.is_dir():
         what = "the run folder's name is taken by a file"
         raise SeqloomError("E_FILE", what, where=str(folder), fix="choose another --run")
@@ -140,7 +142,10 @@ def sitting(wanted: Recipe, folder: Path, start: Path | None, replace: bool) -> 
 
 def _stored(folder: Path) -> Recipe | None:
     path = folder / RECIPE
-    return recipe_from(read_yaml(path), str(path)) if path.exists() else None
+    if not path.exists():
+        return None
+    recipe = recipe_from(read_yaml(path), str(path))
+    return recipe.with_(data=found_again(recipe.data, folder))
 
 
 def is_trained(folder: Path) -> bool:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from seqloom import runtime, weights, wording
 from seqloom.api.assignments import full_keys
+from seqloom.api.datasets import found_again
 from seqloom.api.model import Model
 from seqloom.bundle import CARD, FIX, RECIPE, Bundle, open_bundle
 from seqloom.config import override, parse_yaml, read_yaml, validated
@@ -65,6 +66,7 @@ def load(
     chosen = runtime.apply(wanted)
     bundle = open_bundle(find_bundle(run))
     recipe = bundle_recipe(bundle, settings, _run_data(bundle.folder))
+    recipe = recipe.with_(data=found_again(recipe.data, bundle.folder.parent))
     codecs = load_codecs(recipe, bundle.folder)
     network = build_model(recipe, codecs)
     weights.restore(network, bundle.weights(allow_nonfinite), str(bundle.folder))

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from seqloom.api.datasets import INPUT
 from seqloom.files import file_error, sync_folder
 from seqloom.recipe import Data
 
@@ -22,11 +23,10 @@ NEW = ".new"
 _FOLDERS = ("codec", "cache", "checkpoints", "bundle", "board")
 _FILES = (METRICS, DATA, PAIRS, START, FINISHED)
 _MOVED = ("codec", "cache", START, PAIRS, DATA, RECIPE)  # the first is always there, the last says that all arrived
-_COPIES = "input"  # what came through pipes: data, which stay when a run is replaced
 
 
 def written_by_runs(folder: Path) -> list[str]:
-    """What a folder holds under the names that runs use, besides the recipe and the copies of pipes."""
+    """What a folder holds under the names that runs use, besides the recipe and the copies of pipes, which are data."""
     return [name for name in (*_FOLDERS, *_FILES) if (folder / name).exists()]
 
 
@@ -104,7 +104,7 @@ def drop_old_copies(folder: Path, data: Data) -> None:
 
 
 def _copies(folder: Path) -> set[Path]:
-    return {path for path in (folder / _COPIES).rglob("*") if path.is_file()}
+    return {path for path in (folder / INPUT).rglob("*") if path.is_file()}
 
 
 def _slot(copy: Path) -> str:
