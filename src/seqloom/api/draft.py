@@ -16,8 +16,8 @@ COLUMN = 46  # where comments begin
 SAMPLED_BELOW = 1_000_000  # pairs; more have variety enough
 ENCODERS = {
     "rnn": "reads the source both ways",
-    "convolution": "reads every letter with those around it: better than an rnn where words are few",
-    "transformer": "every token looks at all others: best for text where there is a GPU",
+    "convolution": "reads every letter with those around it: sounds depend on them",
+    "transformer": "every token looks at all others: quick to train on a GPU",
 }
 DECODERS = {
     "luong": "looks back at the source at every step (attention)",
@@ -98,7 +98,7 @@ def _tokenizer(name: str, side: Side, pairs: int) -> Iterator[str]:
     why = "the rarest characters become unknown" if coverage else ""
     sampling = ", sampling: 0.1" if pairs < SAMPLED_BELOW else ""
     if sampling:
-        yield "  # sampling: words are cut in other ways each time (BPE dropout), as good as more data"
+        yield "  # sampling: words are cut in other ways each time (BPE dropout): each epoch reads anew"
     yield _line(f"  tokenizer: {{kind: bpe, size: {side.size}{sampling}{coverage}}}", why)
 
 

@@ -7,6 +7,7 @@ yet. Nothing is written here; how a new run takes its place is `staging.py`'s.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -76,10 +77,10 @@ def check_folder(folder: Path) -> None:
         raise SeqloomError("E_RUN", what, where=str(folder), fix=f"put {RECIPE} back, or {fix}")
 
 
-def members_in(folder: Path) -> list[Path]:
-    """The runs of seeds and sweeps below a folder."""
-    places = ("seed-*", "*=*", "*=*/seed-*")
-    return sorted(found.parent for place in places for found in folder.glob(f"{place}/{RECIPE}"))
+def members_in(folder: Path, places: Sequence[str] = ("seed-*", "*=*", "*=*/seed-*")) -> list[Path]:
+    """The runs of seeds and sweeps below a folder, seed 2 before seed 10."""
+    found = [recipe.parent for place in places for recipe in folder.glob(f"{place}/{RECIPE}")]
+    return sorted(found, key=lambda run: [part.zfill(20) for part in re.split(r"(\d+)", str(run))])
 
 
 def _refuse_bundle(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """`seqloom init DATA`: look at the pairs and choose what suits their size and kind, with a reason for every choice.
 
-The choices are rules of thumb (pronunciations and some 30,000 pairs of text were measured, the rest is the custom of
-the field): a start that trains, not a search. The recipe is written as text (`draft.py`) so that its comments say why.
+The choices are rules of thumb (most of those for pronunciations were measured, the rest is the custom of the field):
+a start that trains, not a search. The recipe is written as text (`draft.py`) so that its comments say why.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from pydantic import ValidationError
 from seqloom import runtime, weights, wording
 from seqloom.api.assignments import full_keys
 from seqloom.api.datasets import found_again
+from seqloom.api.folder import members_in
 from seqloom.api.model import Model
 from seqloom.bundle import CARD, FIX, RECIPE, Bundle, open_bundle
 from seqloom.config import override, parse_yaml, read_yaml, validated
@@ -34,7 +34,7 @@ def find_bundle(path: str | Path) -> Path:
     inner = folder / "bundle"
     if (inner / CARD).exists() or (folder / CARD).exists():
         return inner if (inner / CARD).exists() else folder
-    if several := _inside(folder):
+    if several := members_in(folder):
         fix = f"name one, such as {several[0]}; 'predict' and 'evaluate' take all as one model with --ensemble"
         raise SeqloomError("E_BUNDLE", f"a folder of {len(several)} runs", where=str(folder), fix=fix)
     return inner
@@ -42,15 +42,7 @@ def find_bundle(path: str | Path) -> Path:
 
 def members(runs: Sequence[str | Path]) -> list[Path]:
     """The runs of an ensemble. A folder that `train --seeds` has filled stands for all runs in it."""
-    return [member for run in runs for member in _inside(Path(run)) or [Path(run)]]
-
-
-def _inside(folder: Path) -> list[Path]:
-    """The runs right inside a folder that is none itself, in the order of their numbers."""
-    if (folder / RECIPE).exists():
-        return []
-    runs = [card.parents[1] for card in folder.glob(f"*/bundle/{CARD}")]
-    return sorted(runs, key=lambda run: [part.zfill(20) for part in re.split(r"(\d+)", run.name)])
+    return [member for run in runs for member in members_in(Path(run), ("seed-*",)) or [Path(run)]]
 
 
 def load(
