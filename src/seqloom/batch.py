@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from seqloom.shapes import Bool, Float, Int, Tensor
+from seqloom.shapes import Bool, Float, Int, Shaped, Tensor
 
 Embed = Callable[[Tensor], Tensor]  # ids (B S) -> vectors (B S D)
 
@@ -25,11 +25,13 @@ class Tokens:
 
     `copies` is there where outputs may copy from this source: for each position the target id of the same piece, V + k
     for the k-th different piece of this source that the target vocabulary (of size V) lacks, -1 for what is no piece.
+    `fixed` says that no shape may depend on the mask: a recorded graph computes the same positions for every batch.
     """
 
     ids: Int[Tensor, "B S"]
     mask: Bool[Tensor, "B S"]
     copies: Int[Tensor, "B S"] | None = None
+    fixed: bool = False
 
     @staticmethod
     def pad(sequences: Sequence[Sequence[int]], fill: int = 0) -> Tokens:
@@ -45,6 +47,14 @@ class Tokens:
     def lengths(self) -> Int[Tensor, "B"]:
         return self.mask.sum(1)
 
+    def real(self, values: Shaped[Tensor, "B S *d"]) -> Shaped[Tensor, "M *d"]:
+        """The values at the M real positions; of fixed shapes, at all M = B S, and `counted` leaves the others out."""
+        return values.flatten(0, 1) if self.fixed else values[self.mask]
+
+    def counted(self, values: Float[Tensor, "M"]) -> Float[Tensor, "M"]:
+        """What `real` gave, zero where nothing is real."""
+        return torch.where(self.mask.flatten(), values, 0.0) if self.fixed else values
+
     def vectors(self, embed: Embed | None) -> Float[Tensor, "B S D"]:
         """The source as vectors: tokens need an embedding."""
         assert embed is not None, "a token source needs an embedding"
@@ -57,7 +67,8 @@ class Tokens:
         return self._map(lambda tensor: tensor[index])
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> Tokens:
-        return Tokens(change(self.ids), change(self.mask), None if self.copies is None else change(self.copies))
+        copies = None if self.copies is None else change(self.copies)
+        return Tokens(change(self.ids), change(self.mask), copies, self.fixed)
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ class Runtime(Settings):
     seed: int = Field(default=1, ge=0, lt=2**63)
     precision: Precision = "float32"  # of products and recurrences; weights, sums and losses are always float32
     tf32: bool = True  # in training on a GPU: float32 products of 10 bits. Prediction always uses all 23
+    compile: Literal["auto", "never"] = "auto"  # auto: on a GPU, training steps become CUDA graphs where they can
     deterministic: bool = False  # on a GPU: only algorithms that repeat bit for bit, at a price. The CPU always does
 
 
@@ -66,6 +67,7 @@ def apply(runtime: Runtime) -> torch.device:
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high" if runtime.tf32 else "highest")
         torch.backends.cudnn.allow_tf32 = runtime.tf32
+        torch.backends.cuda.enable_cudnn_sdp(False)  # it makes a plan for every new shape: 100 ms a step in bf16
     return device
 
 

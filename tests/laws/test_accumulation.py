@@ -141,7 +141,7 @@ def small_network() -> EncoderDecoder:
 def measured(task: Transduce, parts: Sequence[Batch]) -> tuple[Measured, dict[str, torch.Tensor]]:
     """The step's numbers and the mean gradient, as the loop makes them."""
     model = small_network()
-    loss = gradients.summed(lambda batch: task.loss(model, batch, 1), parts, lambda: seed(model))
+    loss = gradients.summed(gradients.plain(lambda batch: task.loss(model, batch, 1)), parts, lambda: seed(model))
     found = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
     numbers = gradients.measure(loss, list(found.values()))
     gradients.scale(list(found.values()), numbers, clip=0.5)

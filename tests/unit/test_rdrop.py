@@ -78,7 +78,7 @@ def test_in_chunks_it_is_the_same_with_the_same_gradient(
         monkeypatch.setattr(rdrop, "CHUNK_CELLS", cells)
         model.zero_grad()
         torch.manual_seed(3)
-        apart = divergence(model.head, model.forced(BATCH), model.forced(BATCH), BATCH.target.mask, 12)
+        apart = divergence(model.head, model.forced(BATCH), model.forced(BATCH), BATCH.target, 12)
         apart.sum().backward()
         results.append((apart, {name: p.grad for name, p in model.named_parameters() if p.grad is not None}))
     (one, gradients), (other, others) = results
@@ -99,8 +99,8 @@ def test_what_neither_pass_can_say_adds_nothing() -> None:
             raise NotImplementedError
 
     features = [torch.randn(2, 3, 4, requires_grad=True) for _ in range(2)]
-    mask = torch.ones(2, 3, dtype=torch.bool)
-    apart = divergence(Closed(), (features[0], State({})), (features[1], State({})), mask, 5)
+    target = Tokens(torch.zeros(2, 3, dtype=torch.long), torch.ones(2, 3, dtype=torch.bool))
+    apart = divergence(Closed(), (features[0], State({})), (features[1], State({})), target, 5)
     p, q = (part.log_softmax(-1).flatten(0, 1) for part in features)
     torch.testing.assert_close(apart, ((p.exp() - q.exp()) * (p - q)).sum(-1))
     apart.sum().backward()

@@ -211,7 +211,7 @@ class Prepared:
 
         def longest(tokens: int) -> Batch:
             rows = in_order(lengths, tokens, settings.sentences)[0]
-            return self.task.collate([self.train_pairs[int(row)] for row in rows]).to(self.device)
+            return self.task.collate(self.train_pairs.pick(rows)).to(self.device)
 
         def loss_of(batch: Batch) -> Loss:
             runtime.seed_step(self.recipe.runtime.seed, 0, stream="budget")

@@ -189,6 +189,17 @@ class _Training:
             raise SeqloomError(error.code, error.what, where=error.where, fix=self._way_out(error.fix)) from None
         return Run(self.folder, reason)
 
+    def _records(self) -> bool:
+        """Do steps become CUDA graphs? On a GPU that is said, or why not."""
+        chosen, device = self.recipe.runtime, self.parts.device
+        if device.type != "cuda" or chosen.compile == "never":
+            return False
+        obstacle = self.parts.task.obstacle(self.parts.network)
+        if chosen.precision == "fp16":
+            obstacle = "the scale of fp16 changes"
+        self.wishes.tell("training steps: " + (f"one by one, {obstacle}" if obstacle else "CUDA graphs"))
+        return obstacle is None
+
     def _events(self, snapshot: Snapshot | None) -> Iterator[Event]:
         return fit(
             self.parts.task,
@@ -198,6 +209,7 @@ class _Training:
             validate=self.validate,
             seed=self.recipe.runtime.seed,
             precision=self.recipe.runtime.precision,
+            record=self._records(),
             resume=snapshot,
             stop=self.wishes.stop,
             samples=self.samples,
@@ -234,7 +246,7 @@ class _Training:
         total, count = 0.0, 0
         lengths = np.maximum(*self.parts.dev_pairs.lengths())
         for rows in in_order(lengths, self.recipe.batching.budget):
-            batch = self.parts.task.collate([self.parts.dev_pairs[int(row)] for row in rows])
+            batch = self.parts.task.collate(self.parts.dev_pairs.pick(rows))
             with runtime.autocast(self.parts.device, self.recipe.runtime.precision):
                 loss = self.parts.task.loss(network, batch.to(self.parts.device), 0)
             total, count = total + float(loss.nll), count + int(loss.count)

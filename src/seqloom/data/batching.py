@@ -20,13 +20,14 @@ from pydantic import Field, PlainValidator
 from seqloom import config
 from seqloom.batch import EOS, PAD, Batch, Source, Tokens
 from seqloom.data.codecs import NO_PIECE, Encoded, Ids, Pair
+from seqloom.data.columns import Columns, Picked
 from seqloom.data.corpus import Corpus, Lengths
 from seqloom.data.mixing import Mixture
 from seqloom.shapes import Float, Tensor
 
 Plan = list[npt.NDArray[np.int64]]  # one array of example indices per batch
 Collate = Callable[[Sequence[Pair]], Batch]
-Recut = Callable[[int, npt.NDArray[np.int64], npt.NDArray[np.int64]], list[Pair]]  # as data/recutting.py has it
+Recut = Callable[[int, npt.NDArray[np.int64], npt.NDArray[np.int64]], Columns | list[Pair]]  # as recutting.py has it
 GROWTH_PAIRS = 1_000  # cut anew to see how much longer they become
 
 
@@ -120,6 +121,8 @@ def padding_share(batches: Plan, source: Lengths, target: Lengths) -> float:
 
 def collate_pairs(pairs: Sequence[Pair]) -> Batch:
     """Pairs side by side: `sources["source"]` (then the extras) and the target, all ending in EOS."""
+    if isinstance(pairs, Picked):
+        return pairs.batch()
     target = ended([pair.target for pair in pairs])
     weighted = any(pair.weight != 1 for pair in pairs)
     aligned = any(pair.links is not None for pair in pairs)
@@ -167,8 +170,11 @@ def ended(sequences: Sequence[Ids]) -> Tokens:
     return Tokens(torch.from_numpy(ids), torch.from_numpy(places <= lengths[:, None]))
 
 
-def _sides(pairs: Sequence[Pair]) -> tuple[Lengths, Lengths]:
+def _sides(pairs: Columns | Sequence[Pair]) -> tuple[Lengths, Lengths]:
     """Tokens that are read and tokens that are said, of pairs that are in memory; as `Corpus.lengths` counts them."""
+    if isinstance(pairs, Columns):
+        read_alone = sum((column.lengths + 1 for column in pairs.extras.values()), start=pairs.source.lengths)
+        return read_alone, pairs.target.lengths
     read = [len(pair.source) + sum(len(ids) + 1 for ids in pair.extras.values()) for pair in pairs]
     return np.array(read, dtype=np.int64), np.array([len(pair.target) for pair in pairs], dtype=np.int64)
 
@@ -221,6 +227,11 @@ class TokenBatches:
         old = np.maximum(*(lengths[chosen] for lengths in self._lengths))
         return float((new + 1).sum() / (old + 1).sum())
 
+    def rows(self, longest: int) -> int:
+        """The most pairs that a batch can have whose longest sequence, EOS counted, is so long."""
+        most = max(1, self.settings.budget // longest)
+        return most if self.settings.sentences is None else min(most, self.settings.sentences)
+
     def padding(self, epoch: int) -> float:
         """Share of padded cells, both sides together."""
         return padding_share(self.plan(epoch), *self._lengths)
@@ -231,7 +242,7 @@ class TokenBatches:
             yield from islice(self._recut_epoch(number, self.recut), skip, None)
             return
         for indices in self.plan(number)[skip:]:
-            yield self.collate([self.corpus[int(i)] for i in indices])
+            yield self.collate(self.corpus.pick(indices))
 
     def _recut_epoch(self, number: int, recut: Recut) -> Iterator[Batch]:
         drawn = self._draws(number)
@@ -243,7 +254,8 @@ class TokenBatches:
         for place, (pool, times) in enumerate(pools):
             pairs = recut(number, pool, times)
             for indices in plan(*_sides(pairs), self.settings, self.seed, number, place):
-                yield self.collate([pairs[int(i)] for i in indices])
+                picked = Picked(pairs, indices) if isinstance(pairs, Columns) else [pairs[i] for i in indices.tolist()]
+                yield self.collate(picked)
 
 
 def _occurrences(drawn: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

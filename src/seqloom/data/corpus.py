@@ -13,8 +13,9 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from random import Random
 from typing import BinaryIO, Literal
@@ -25,6 +26,7 @@ from pydantic import BaseModel, ValidationError
 
 from seqloom import wording
 from seqloom.data.codecs import Codecs, Ids, Pair
+from seqloom.data.columns import Columns, Picked, Ragged
 from seqloom.data.examples import Example, links_of, pharaoh
 from seqloom.data.filters import Counts, Limits, encoded, nothing_kept
 from seqloom.errors import SeqloomError
@@ -124,6 +126,28 @@ class Corpus:
             self._links(index),
         )
 
+    @cached_property
+    def columns(self) -> Columns | None:
+        """All pairs in long arrays; None where they hold more than ids and weights."""
+        if "copies" in self._arrays or self.has_links:
+            return None
+
+        def side(name: str) -> Ragged:
+            return Ragged(np.asarray(self._arrays[f"{name}.ids"]), np.asarray(self._arrays[f"{name}.offsets"]))
+
+        weights = self._arrays.get("weights")
+        return Columns(
+            side("source"),
+            side("target"),
+            np.arange(len(self)),
+            {name: side(f"extra.{name}") for name in self.extras},
+            None if weights is None else np.asarray(weights, dtype=np.float64),
+        )
+
+    def pick(self, rows: npt.NDArray[np.int64]) -> Sequence[Pair]:
+        """These pairs, ready to be put side by side."""
+        return [self[int(row)] for row in rows] if self.columns is None else Picked(self.columns, rows)
+
     def _slice(self, name: str, side: str, index: int) -> Ids:
         offsets = self._arrays[f"{side}.offsets"]
         return self._arrays[name][offsets[index] : offsets[index + 1]]
@@ -141,11 +165,6 @@ class Corpus:
         for name in self.extras:
             source = source + np.diff(self._arrays[f"extra.{name}.offsets"]) + 1
         return source, target
-
-    def weights(self, indices: npt.NDArray[np.int64]) -> list[float]:
-        """How much each of these pairs counts."""
-        found = self._arrays.get("weights")
-        return [1.0] * len(indices) if found is None else found[indices].astype(float).tolist()
 
     @property
     def has_links(self) -> bool:

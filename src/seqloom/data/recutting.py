@@ -9,7 +9,6 @@ Codecs that need more of a pair than its ids (extras, copies, links) cut their p
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from random import Random
 
 import numpy as np
@@ -17,10 +16,9 @@ import numpy.typing as npt
 
 from seqloom.data.batching import Recut
 from seqloom.data.codec import TextCodec
-from seqloom.data.codecs import Codecs, Ids, Pair
+from seqloom.data.codecs import Codecs, Pair
+from seqloom.data.columns import Columns, Numbers, Ragged
 from seqloom.data.corpus import Corpus
-
-Numbers = npt.NDArray[np.int64]
 
 BITS = 4
 VARIANTS = 1 << BITS  # different cuts of a word
@@ -51,30 +49,27 @@ class ByWords:
     """Cuts whole pools by words. A side whose tokenizer does not sample keeps the ids that the corpus has."""
 
     def __init__(self, corpus: Corpus, codecs: Codecs, seed: int) -> None:
-        self.corpus, self.seed = corpus, seed
+        assert corpus.columns is not None, "pairs with more than ids are cut one by one"
+        self.corpus, self.columns, self.seed = corpus, corpus.columns, seed
         keep = len(corpus) <= MOST_TEXTS
         sides = (codecs.source, codecs.target)
         self.sides = [_Side(codec, keep) if codec.tokenizer.samples else None for codec in sides]
 
-    def __call__(self, epoch: int, indices: Numbers, times: Numbers) -> list[Pair]:
+    def __call__(self, epoch: int, indices: Numbers, times: Numbers) -> Columns:
         first = np.random.SeedSequence((self.seed, epoch)).generate_state(2, np.uint64)
         unsigned = indices.astype(np.uint64) * np.uint64(_ODD[0]) + times.astype(np.uint64) * np.uint64(_ODD[1])
-        cut = [
+        source, target = [
             self._kept(number, indices) if side is None else side.cut(self._texts(number), indices, unsigned + start)
             for number, (side, start) in enumerate(zip(self.sides, first, strict=True))
         ]
-        weights = self.corpus.weights(indices)
-        return [
-            Pair(source, target, index, weight=weight)
-            for source, target, index, weight in zip(*cut, indices.tolist(), weights, strict=True)
-        ]
+        weights = self.columns.weights
+        return Columns(source, target, indices, weights=None if weights is None else weights[indices])
 
     def _texts(self, number: int) -> Callable[[int], str]:
         return lambda index: self.corpus.text(index)[number]
 
-    def _kept(self, number: int, indices: Numbers) -> list[Ids]:
-        pairs = (self.corpus[index] for index in indices.tolist())
-        return [(pair.source, pair.target)[number] for pair in pairs]
+    def _kept(self, number: int, indices: Numbers) -> Ragged:
+        return (self.columns.source, self.columns.target)[number].rows(indices)
 
 
 class _Side:
@@ -91,7 +86,7 @@ class _Side:
         self._lengths = np.zeros(0, np.int64)
         self._ids = np.zeros(0, np.int32)
 
-    def cut(self, text: Callable[[int], str], indices: Numbers, keys: npt.NDArray[np.uint64]) -> list[Ids]:
+    def cut(self, text: Callable[[int], str], indices: Numbers, keys: npt.NDArray[np.uint64]) -> Ragged:
         """The texts of these pairs in pieces; `keys` are what their randomness comes from."""
         if len(self._numbers) > MOST_WORDS:
             self._forget()
@@ -106,8 +101,7 @@ class _Side:
         pieces = np.concatenate([[0], np.cumsum(lengths)])
         offsets = np.repeat(self._starts[cuts] - pieces[:-1], lengths)
         ids = self._ids[np.arange(pieces[-1]) + offsets]
-        bounds = pieces[np.concatenate([[0], ends])].tolist()
-        return [ids[begin:end] for begin, end in pairwise(bounds)]
+        return Ragged(ids, pieces[np.concatenate([[0], ends])])
 
     def _words(self, index: int, text: Callable[[int], str]) -> Numbers:
         found = self._split.get(index)

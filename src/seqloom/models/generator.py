@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -103,4 +104,4 @@ def shifted(target: Tokens) -> Tokens:
     """What the decoder reads when it must say `target`: BOS, then all but the last token."""
     ids = torch.roll(target.ids, 1, dims=1)
     ids[:, 0] = BOS
-    return Tokens(ids, target.mask)
+    return replace(target, ids=ids)

@@ -51,7 +51,7 @@ class Linear(Head):
     def losses(
         self, features: Features, state: State, gold: Tokens, smoothing: float = 0.0
     ) -> tuple[Float[Tensor, "M"], Float[Tensor, "M"]]:
-        real, ids = features[gold.mask], gold.ids[gold.mask]  # M D, M
+        real, ids = gold.real(features), gold.real(gold.ids)  # M D, M
         rows = max(1, CHUNK_CELLS // self.weight.shape[0])
         if len(ids) <= rows:
             return self._chunk(real, ids, smoothing)
@@ -116,9 +116,9 @@ class Copy(Linear):
             return super().losses(own, state, gold, smoothing)
         spoken = gold.ids < self.weight.shape[0]
         minimised, generated = super().losses(own, state, replace(gold, ids=gold.ids.where(spoken, UNK)), smoothing)
-        copies = positions(state, weights)[:, None].expand(weights.shape)[gold.mask]  # M S
-        ids = (gold.ids[gold.mask], spoken[gold.mask])
-        nll = -self.pointer.gold(-generated, own[gold.mask], weights[gold.mask], copies, ids)
+        copies = gold.real(positions(state, weights)[:, None].expand(weights.shape))  # M S
+        ids = (gold.real(gold.ids), gold.real(spoken))
+        nll = -self.pointer.gold(-generated, gold.real(own), gold.real(weights), copies, ids)
         if not smoothing:
             return nll, nll
         # minimised - (1 - e) generated is the smoothing alone, whatever word stood in for a gold that is only copied
@@ -144,8 +144,8 @@ class Repeat(Head):
     def losses(
         self, features: Features, state: State, gold: Tokens, smoothing: float = 0.0
     ) -> tuple[Float[Tensor, "M"], Float[Tensor, "M"]]:
-        log_probs = tap("logits", features[gold.mask])  # M V
-        nll = -log_probs.gather(1, gold.ids[gold.mask][:, None]).squeeze(1)
+        log_probs = tap("logits", gold.real(features))  # M V
+        nll = -log_probs.gather(1, gold.real(gold.ids)[:, None]).squeeze(1)
         return (1 - smoothing) * nll - smoothing * log_probs.mean(1) if smoothing else nll, nll
 
 

@@ -70,6 +70,8 @@ class FusedCell(Cell):
         if lengths is None:
             outputs, final = self._run(x, state)
             return outputs, final
+        if x.is_cuda and torch.cuda.is_current_stream_capturing():  # nobody can be asked for lengths while recording
+            return super().forward(x, state, lengths)
         # Ragged rows are packed, so that nothing behind a row's end is ever computed. A row of zero steps is read as
         # one step and its state put back.
         packed = pack_padded_sequence(x, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)

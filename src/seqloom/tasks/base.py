@@ -43,5 +43,12 @@ class Task(ABC, Generic[M, E, P]):
         Randomness comes from torch's default generator, which the loop seeds from (seed, step, rank).
         """
 
+    def obstacle(self, model: M) -> str | None:
+        """Why the loss cannot be recorded and replayed; None where it computes the same tensors for every batch.
+
+        What draws on the host, asks the device for a value or depends on the step must not be recorded.
+        """
+        return "this task is not known to compute alike for every batch"
+
     @abstractmethod
     def predict(self, model: M, batch: Batch) -> list[P]: ...

@@ -9,8 +9,9 @@ from __future__ import annotations
 import torch
 from torch.utils.checkpoint import checkpoint
 
+from seqloom.batch import Tokens
 from seqloom.models.contracts import Head, State
-from seqloom.shapes import Bool, Features, Float, Tensor
+from seqloom.shapes import Features, Float, Tensor
 
 CHUNK_CELLS = 1 << 25  # log-probabilities beyond this many cells never exist whole
 FLOOR = -1e4  # stands for -inf: what neither pass may say adds nothing, where -inf minus -inf would add NaN
@@ -18,22 +19,23 @@ FLOOR = -1e4  # stands for -inf: what neither pass may say adds nothing, where -
 Pass = tuple[Features, State]  # what the decoder made of the target, and the state that its head may look at
 
 
-def divergence(head: Head, one: Pass, other: Pass, mask: Bool[Tensor, "N T"], vocabulary: int) -> Float[Tensor, "M"]:
+def divergence(head: Head, one: Pass, other: Pass, target: Tokens, vocabulary: int) -> Float[Tensor, "M"]:
     """KL(p || q) + KL(q || p) at the M real positions of two passes over the same N rows.
 
     Cut by rows and not by positions, because a head may look at its row's state.
     """
-    rows = max(1, CHUNK_CELLS // max(1, mask.shape[1] * vocabulary))
-    if len(mask) <= rows:
-        return _apart(head, one, other, mask)
+    count, steps = target.mask.shape
+    rows = max(1, CHUNK_CELLS // max(1, steps * vocabulary))
+    if count <= rows:
+        return _apart(head, one, other, target)
     parts = []
-    for index in torch.split(torch.arange(len(mask), device=mask.device), rows):
+    for index in torch.split(torch.arange(count, device=target.mask.device), rows):
         first, second = ((features[index], state.select(index, index)) for features, state in (one, other))
-        apart: Tensor = checkpoint(_apart, head, first, second, mask[index], use_reentrant=False)
+        apart: Tensor = checkpoint(_apart, head, first, second, target.rows(index), use_reentrant=False)
         parts.append(apart)
     return torch.cat(parts)
 
 
-def _apart(head: Head, one: Pass, other: Pass, mask: Bool[Tensor, "N T"]) -> Float[Tensor, "M"]:
-    p, q = (head.log_probs(*passed)[mask].clamp(min=FLOOR) for passed in (one, other))  # M W
+def _apart(head: Head, one: Pass, other: Pass, target: Tokens) -> Float[Tensor, "M"]:
+    p, q = (target.real(head.log_probs(*passed)).clamp(min=FLOOR) for passed in (one, other))  # M W
     return ((p.exp() - q.exp()) * (p - q)).sum(-1)  # both divergences at once: sum p (p - q) + sum q (q - p), in logs

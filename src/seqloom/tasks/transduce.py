@@ -116,6 +116,23 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
             return self._likelihood(model, batch, step)
         return self._risk(self.risk, model, batch, step)
 
+    def obstacle(self, model: Generator) -> str | None:
+        settings, sampling = self.settings, self.settings.sampling
+        obstacles = {
+            "task.risk searches": settings.risk is not None,
+            "task.source_noise and task.history are drawn on the host": not (
+                settings.source_noise.silent and settings.history.silent
+            ),
+            "task.edit_temperature is drawn on the host": settings.edit_temperature > 0,
+            "task.sampling looks at each prediction": sampling != Constant.Settings(),
+            "losses on the attention look at it": settings.watches,
+            "what may be copied differs from batch to batch": model.head.copies,
+            "layers are computed twice (checkpointing)": any(
+                getattr(module, "checkpointing", False) for module in model.modules()
+            ),
+        }
+        return next((words for words, there in obstacles.items() if there), None)
+
     def _likelihood(self, model: Generator, batch: Batch, step: int) -> Loss:
         """Cross-entropy, averaged over two passes that must agree where R-Drop is on."""
         assert batch.target is not None
@@ -126,7 +143,7 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
         one, (minimised, nll) = self._pass(model, batch, step)
         if settings.r_drop:
             other, (again, nll_again) = self._pass(model, batch, step)
-            apart = divergence(model.head, one, other, target.mask, self.target_vocabulary)
+            apart = divergence(model.head, one, other, target, self.target_vocabulary)
             minimised, nll = (minimised + again) / 2 + settings.r_drop / 4 * apart, (nll + nll_again) / 2
         return summed(minimised, nll, target, batch.weights)
 
@@ -197,7 +214,8 @@ def summed(
     minimised: Float[Tensor, "M"], nll: Float[Tensor, "M"], target: Tokens, weights: Float[Tensor, "B"] | None = None
 ) -> Loss:
     """Sums over the M real target tokens, each token weighted like its example."""
+    minimised, nll = target.counted(minimised), target.counted(nll.detach())
     if weights is None:
-        return Loss(minimised.sum(), target.mask.sum(), nll.detach().sum())
-    each = weights[:, None].expand(target.mask.shape)[target.mask].to(minimised.dtype)  # M
-    return Loss((each * minimised).sum(), each.sum(), (each * nll.detach()).sum())
+        return Loss(minimised.sum(), target.mask.sum(), nll.sum())
+    each = target.counted(target.real(weights[:, None].expand(target.mask.shape)).to(minimised.dtype))  # M
+    return Loss((each * minimised).sum(), each.sum(), (each * nll).sum())

@@ -18,7 +18,7 @@ from seqloom.errors import SeqloomError
 from seqloom.shapes import Tensor
 from seqloom.tasks.base import Loss
 
-LossOf = Callable[[Batch], Loss]
+Backward = Callable[[Batch], Loss]  # leaves the gradient of a batch's summed loss in `.grad`, and returns the sums
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class TooLargeError(SeqloomError):
         super().__init__("E_MEMORY", f"{name} does not fit into memory", where=name, fix=fix)
 
 
-def summed(loss_of: LossOf, group: Sequence[Batch], begin: Callable[[], None], scale: float = 1.0) -> Loss:
-    """Leave the gradient of the group's summed loss, times `scale`, in `.grad`, and return the sums (not scaled).
+def summed(backward: Backward, group: Sequence[Batch], begin: Callable[[], None]) -> Loss:
+    """Leave the gradient of the group's summed loss in `.grad`, and return the sums.
 
     `begin` clears gradients and seeds the step. When a batch does not fit, its halves take its place and the group
     begins anew: a backward pass that failed midway has already added to some gradients. E_MEMORY when a single
@@ -54,7 +54,7 @@ def summed(loss_of: LossOf, group: Sequence[Batch], begin: Callable[[], None], s
         begin()
         sums: list[Loss] = []
         for number, part in enumerate(parts):
-            loss = _backward(loss_of, part, scale)
+            loss = _within_memory(backward, part)
             if loss is None:
                 parts[number : number + 1] = _halves(part)
                 break
@@ -67,12 +67,21 @@ def summed(loss_of: LossOf, group: Sequence[Batch], begin: Callable[[], None], s
             )
 
 
-def _backward(loss_of: LossOf, batch: Batch, scale: float) -> Loss | None:
-    """One batch forward and back; None when memory ran out, with everything it held let go."""
-    try:
+def plain(loss_of: Callable[[Batch], Loss], scale: float = 1.0) -> Backward:
+    """Forward and back. The gradient is that of `scale` times the loss, the sums are not scaled."""
+
+    def backward(batch: Batch) -> Loss:
         loss = loss_of(batch)
         (loss.total * scale).backward()  # type: ignore[no-untyped-call]
         return Loss(loss.total.detach(), loss.count, loss.nll.detach())
+
+    return backward
+
+
+def _within_memory(backward: Backward, batch: Batch) -> Loss | None:
+    """One batch forward and back; None when memory ran out, with everything it held let go."""
+    try:
+        return backward(batch)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
@@ -93,6 +102,18 @@ def _halves(batch: Batch) -> list[Batch]:
         raise TooLargeError(batch.examples[0] if batch.examples else None)
     rows = torch.arange(size)
     return [batch.rows(rows[: size // 2]), batch.rows(rows[size // 2 :])]
+
+
+def clear(parameters: Iterable[nn.Parameter], *, in_place: bool) -> None:
+    """Forget all gradients; in place where a graph has written down where they are."""
+    kept = list(parameters)
+    for parameter in kept:
+        if not in_place:
+            parameter.grad = None
+        elif parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    if in_place:
+        torch._foreach_zero_([parameter.grad for parameter in kept if parameter.grad is not None])
 
 
 def measure(loss: Loss, gradients: list[Tensor]) -> Measured:

@@ -22,15 +22,18 @@ from seqloom.errors import SeqloomError, nearest
 from seqloom.runtime import Precision, autocast, seed_step
 from seqloom.tasks.base import E, Loss, M, P, Task
 from seqloom.training import gradients
+from seqloom.training.ahead import ahead
 from seqloom.training.averaging import Ema
 from seqloom.training.events import Checkpoint, Event, Finished, Logged, Reason, Sample, Started, Validated, Validating
 from seqloom.training.freezing import freeze
-from seqloom.training.gradients import Measured
+from seqloom.training.gradients import Backward, Measured
+from seqloom.training.graphs import Graphs
 from seqloom.training.optim import OPTIMISERS, SCHEDULES, Optimiser
 from seqloom.training.precision import Scaler
 from seqloom.training.state import Interval, Snapshot, TrainState
 
 SKIPS_IN_A_ROW = 20  # under `nonfinite: skip`, more than these is divergence and not bad luck
+PREPARED = 8  # groups of batches made ahead while a GPU computes
 LOWER_IS_BETTER = ("nll", "loss", "perplexity", "ter", "wer", "cer", "per", "ece")
 
 
@@ -80,8 +83,11 @@ class Batches(Protocol):
         """How many batches the epoch has, at least about: asked where a schedule must know the end of a run."""
         ...
 
+    def rows(self, longest: int) -> int:
+        """The most examples that a batch can have whose longest sequence is so long: asked where steps are recorded."""
+        ...
 
-LossOf = Callable[[Batch, int], Loss]
+
 Validate = Callable[[nn.Module], Mapping[str, float]]
 Samples = Callable[[nn.Module], Sequence[Sample]]
 
@@ -95,18 +101,24 @@ def fit(
     validate: Validate,
     seed: int,
     precision: Precision = "float32",
+    record: bool = False,
     resume: Snapshot | None = None,
     stop: Callable[[], str | None] = lambda: None,
     samples: Samples = lambda model: (),
 ) -> Iterator[Event]:
-    """Train `model` in place, yielding events; `stop` is asked after each step whether to end, and why."""
+    """Train `model` in place, yielding events; `stop` is asked after each step whether to end, and why.
+
+    `record` turns steps into CUDA graphs (`graphs.py`); ask `obstacle` first.
+    """
     state = _begin(model, settings, _last_step(settings, batches), precision, resume)
     now = state.counters
     device = next(iter(state.optimiser.parameters.values())).device
 
-    def loss_of(batch: Batch, step: int) -> Loss:
+    def loss_of(batch: Batch) -> Loss:
         with autocast(device, precision):
-            return task.loss(model, batch.to(device), step)
+            return task.loss(model, batch.to(device), now.step + 1)
+
+    graphs = Graphs(gradients.plain(loss_of), device, batches.rows) if record else None
 
     yield Started(
         now.step, settings.steps, settings.epochs, sum(p.numel() for p in state.optimiser.parameters.values())
@@ -116,8 +128,10 @@ def fit(
         yield Finished(now.step, ended)
         return
 
-    for group, epoch_ends in _groups(batches, now.epoch, now.batch, settings.accumulate):
-        measured = _step(loss_of, state, group, settings, seed)
+    groups = _groups(batches, now.epoch, now.batch, settings.accumulate)
+    for group, epoch_ends in groups if device.type == "cpu" else ahead(groups, PREPARED):
+        backward = graphs or gradients.plain(loss_of, state.scaler.scale if state.scaler else 1.0)
+        measured = _step(backward, state, group, settings, seed)
         _count(state, group, measured, epoch_ends)
         ended = _ended(state, settings)
 
@@ -179,16 +193,16 @@ def _groups(batches: Batches, epoch: int, skip: int, size: int) -> Iterator[tupl
         epoch, skip = epoch + 1, 0
 
 
-def _step(loss_of: LossOf, state: TrainState, group: list[Batch], settings: Training, seed: int) -> Measured:
+def _step(backward: Backward, state: TrainState, group: list[Batch], settings: Training, seed: int) -> Measured:
     """One update, or none when loss or gradient is not finite."""
     step, scaler = state.counters.step + 1, state.scaler
 
     def begin() -> None:
         state.model.train()
-        state.model.zero_grad(set_to_none=True)
+        gradients.clear(state.optimiser.parameters.values(), in_place=isinstance(backward, Graphs))
         seed_step(seed, step)
 
-    loss = gradients.summed(lambda batch: loss_of(batch, step), group, begin, scaler.scale if scaler else 1.0)
+    loss = gradients.summed(backward, group, begin)
     grads = [parameter.grad for parameter in state.optimiser.parameters.values() if parameter.grad is not None]
     if scaler is not None:
         scaler.unscale(grads)
