@@ -39,8 +39,30 @@ ROWS = [  # task, recipe, result file, scores to show
             "vector": "LSTM, one vector and no attention",
             "reversed": "the same, source reversed",
             "context": "the same, the vector at every step",
-            "luong": "LSTM with attention",
+            "bahdanau": "LSTM with attention (Bahdanau)",
+            "luong": "LSTM with attention (Luong)",
         }.items()
+    ),
+    (
+        "Arabic names to Latin letters",
+        "[transliteration](recipes/transliteration.yaml)",
+        "recipes/results/transliteration.json",
+        {"cer": "CER"},
+    ),
+    *(
+        (
+            f"{language} lemma and tags to the inflected form",
+            "[inflection](recipes/inflection.yaml)",
+            f"recipes/results/inflection{end}.json",
+            {"exact": "exact match"},
+        )
+        for language, end in {"Turkish": "", "German": "-de", "Finnish": "-fi", "Spanish": "-es"}.items()
+    ),
+    (
+        "commands to actions (SCAN, simple)",
+        "[commands](recipes/commands.yaml)",
+        "recipes/results/commands.json",
+        {"exact": "exact match"},
     ),
 ]
 
