@@ -75,7 +75,7 @@ def test_a_replayed_step_leaves_the_gradient_of_a_plain_one(name: str, r_drop: f
     assert judge.obstacle(model) is None  # type: ignore[arg-type]
     model.train()
     plain = gradients.plain(lambda batch: judge.loss(model, batch, 1))  # type: ignore[arg-type]
-    recorded = graphs.Graphs(plain, device, Batches().rows)
+    recorded = graphs.Graphs(plain, [*model.parameters()], device, Batches().rows)
 
     def outcome(backward: gradients.Backward, batch: Batch, step: int) -> tuple[Loss, list[torch.Tensor]]:
         gradients.clear(model.parameters(), in_place=True)
@@ -128,8 +128,24 @@ def test_what_cannot_be_recorded_goes_on_without() -> None:
         float(loss.total)  # asks the device
         return loss
 
-    recorded = graphs.Graphs(gradients.plain(loss_of), device, Batches().rows)
+    recorded = graphs.Graphs(gradients.plain(loss_of), [*model.parameters()], device, Batches().rows)
     for batch in Batches().epoch(0):
         gradients.clear(model.parameters(), in_place=True)
         assert torch.isfinite(recorded(batch).total)
     assert recorded.failure
+
+
+def test_a_graph_with_another_gradient_is_not_used() -> None:
+    """What is true while recording stays true in every replay: here, that one layer gets no gradient."""
+    device, model, judge = torch.device("cuda"), network("transformer"), task()
+    layer = model.get_submodule("encoder.layers.0.feedforward")
+
+    def loss_of(batch: Batch) -> Loss:
+        layer.requires_grad_(not torch.cuda.is_current_stream_capturing())
+        return judge.loss(model, batch, 1)  # type: ignore[arg-type]
+
+    recorded = graphs.Graphs(gradients.plain(loss_of), [*model.parameters()], device, Batches().rows)
+    for batch in Batches().epoch(0):
+        gradients.clear(model.parameters(), in_place=True)
+        assert torch.isfinite(recorded(batch).total)
+    assert recorded.failure == "a replayed step has another gradient than a plain one"

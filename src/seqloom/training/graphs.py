@@ -10,10 +10,11 @@ This file knows tensors and streams, no recipe; it updates no weight.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 from seqloom.batch import EOS, Batch, Source, Tokens
@@ -22,6 +23,7 @@ from seqloom.tasks.base import Loss
 from seqloom.training.gradients import Backward, is_out_of_memory
 
 MOST_GRAPHS = 200  # each holds a few megabytes; shapes beyond these are computed as ever
+MOST_APART = 0.05  # of a parameter's gradient, between a plain and a replayed step
 Shape = tuple[int, tuple[tuple[str, int], ...], int, bool]  # rows, width of each source, steps, has weights
 
 
@@ -53,11 +55,21 @@ class Recorded:
 
 
 class Graphs:
-    """`backward`, by graphs. Gradients must stay where they are: cleared in place, never thrown away."""
+    """`backward`, by graphs. Gradients must stay where they are: cleared in place, never thrown away.
 
-    def __init__(self, backward: Backward, device: torch.device, rows: Callable[[int], int]) -> None:
+    Every new graph is asked once for a gradient that is known: recording goes wrong silently, for example where a
+    library keeps something between two calls.
+    """
+
+    def __init__(
+        self,
+        backward: Backward,
+        parameters: Sequence[nn.Parameter],
+        device: torch.device,
+        rows: Callable[[int], int],
+    ) -> None:
         """`rows` tells how many examples a batch may have whose longest sequence is so long."""
-        self.backward, self.device, self.rows = backward, device, rows
+        self.backward, self.parameters, self.device, self.rows = backward, parameters, device, rows
         self.failure: str | None = None  # why recording ended, where it did
         self._inputs: dict[Shape, Batch] = {}  # what the graph of each shape reads
         self._recorded: dict[Shape, Recorded] = {}
@@ -67,41 +79,82 @@ class Graphs:
     def __call__(self, batch: Batch) -> Loss:
         shape = None if self.failure else shape_of(batch, self.rows)
         if shape is None or (shape not in self._inputs and len(self._inputs) >= MOST_GRAPHS):
-            return self.backward(batch.to(self.device))
+            return self._plain(batch.to(self.device))
         host = padded(batch, shape)
         if shape not in self._inputs:
             self._inputs[shape] = host.to(self.device)
-            return self.backward(self._inputs[shape])
+            return self._plain(self._inputs[shape])
         for here, there in zip(_tensors(self._inputs[shape]), _tensors(host), strict=True):
             here.copy_(there, non_blocking=True)
         if shape not in self._recorded:
-            try:
-                self._recorded[shape] = self._record(self._inputs[shape])
-            except RuntimeError as error:
-                if is_out_of_memory(error):
-                    raise
-                self.failure = str(error).splitlines()[0]
-                return self.backward(self._inputs[shape])
+            return self._first(shape)
         return self._recorded[shape].replay()
+
+    def _plain(self, batch: Batch) -> Loss:
+        """Kernel by kernel, on the stream of recordings: torch remembers where a gradient was last added to."""
+        usual = torch.cuda.current_stream(self.device)
+        self._stream.wait_stream(usual)
+        with torch.cuda.stream(self._stream):
+            loss = self.backward(batch)
+        usual.wait_stream(self._stream)
+        return loss
+
+    def _first(self, shape: Shape) -> Loss:
+        """Compute plainly, record, replay, and compare: the graph serves from now on if both gradients agree."""
+        batch, generator = self._inputs[shape], torch.cuda.default_generators[self._stream.device_index]
+        before, seeded, unbroken = self._gradients(), generator.get_state(), generator.clone_state()
+        loss = self._plain(batch)
+        after, drawn = self._gradients(), generator.get_state()
+        try:
+            recorded = self._record(batch)
+            self._restore(before)
+            generator.set_state(seeded)
+            recorded.replay()
+            self.failure = self._difference(before, after)
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
+            self.failure = str(error).splitlines()[0]
+            generator.graphsafe_set_state(unbroken)  # the old one would wait for the end of the recording
+        generator.set_state(drawn)
+        self._restore(after)
+        if self.failure is None:
+            self._recorded[shape] = recorded
+        return loss
 
     def _record(self, batch: Batch) -> Recorded:
         """Nothing is computed here: the kernels are only written down."""
-        graph, generator = torch.cuda.CUDAGraph(), torch.cuda.default_generators[self._stream.device_index]
-        before = generator.clone_state()
+        graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize(self.device)
-        try:
-            with torch.cuda.stream(self._stream):
-                # thread_local: the thread that prepares batches may go on
-                graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
-                try:
-                    loss = self.backward(batch)
-                finally:
-                    graph.capture_end()
-        except RuntimeError:
-            generator.graphsafe_set_state(before)  # it would wait for the end of a recording that never comes
-            raise
+        with torch.cuda.stream(self._stream):
+            # thread_local: the thread that prepares batches may go on
+            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+            try:
+                loss = self.backward(batch)
+            finally:
+                graph.capture_end()
         torch.cuda.current_stream(self.device).wait_stream(self._stream)
         return Recorded(graph, loss)
+
+    def _gradients(self) -> list[Tensor]:
+        return [_gradient(parameter).clone() for parameter in self.parameters]
+
+    def _restore(self, values: list[Tensor]) -> None:
+        torch._foreach_copy_([_gradient(parameter) for parameter in self.parameters], values)
+
+    def _difference(self, before: list[Tensor], after: list[Tensor]) -> str | None:
+        """What a replay added must be what was added plainly, up to the rounding of other kernels."""
+        wanted = torch._foreach_sub(after, before)
+        apart = torch._foreach_sub(self._gradients(), after)
+        sizes, errors = (torch.stack(torch._foreach_norm(values)) for values in (wanted, apart))
+        bound = MOST_APART * sizes + MOST_APART / 100 * sizes.norm()
+        fine = (errors <= bound) | ~sizes.isfinite()  # a gradient that overflows is not the graph's fault
+        return None if bool(fine.all()) else "a replayed step has another gradient than a plain one"
+
+
+def _gradient(parameter: nn.Parameter) -> Tensor:
+    assert parameter.grad is not None, "gradients are made before the first step and cleared in place"
+    return parameter.grad
 
 
 def shape_of(batch: Batch, rows: Callable[[int], int]) -> Shape | None:

@@ -118,7 +118,8 @@ def fit(
         with autocast(device, precision):
             return task.loss(model, batch.to(device), now.step + 1)
 
-    graphs = Graphs(gradients.plain(loss_of), device, batches.rows) if record else None
+    parameters = [*state.optimiser.parameters.values()]
+    graphs = Graphs(gradients.plain(loss_of), parameters, device, batches.rows) if record else None
 
     yield Started(
         now.step, settings.steps, settings.epochs, sum(p.numel() for p in state.optimiser.parameters.values())
