@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import queue
+import sys
 import threading
 from collections.abc import Iterator
 from typing import TypeVar
 
 T = TypeVar("T")
 WAIT = 0.1  # seconds between two looks at whether anybody still waits
+TURN = 2e-4  # seconds that the thread may keep the interpreter to itself, where Python's 5 ms are a whole training step
 
 
 def ahead(items: Iterator[T], count: int) -> Iterator[T]:
@@ -38,6 +40,8 @@ def ahead(items: Iterator[T], count: int) -> Iterator[T]:
             put((None, error, False))
 
     thread = threading.Thread(target=work, name="seqloom-ahead", daemon=True)
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(TURN)
     thread.start()
     try:
         while True:
@@ -50,3 +54,4 @@ def ahead(items: Iterator[T], count: int) -> Iterator[T]:
     finally:
         closed.set()
         thread.join()
+        sys.setswitchinterval(usual)

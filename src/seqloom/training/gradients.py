@@ -15,7 +15,7 @@ from torch import nn
 
 from seqloom.batch import Batch
 from seqloom.errors import SeqloomError
-from seqloom.shapes import Tensor
+from seqloom.shapes import Float, Tensor
 from seqloom.tasks.base import Loss
 
 Backward = Callable[[Batch], Loss]  # leaves the gradient of a batch's summed loss in `.grad`, and returns the sums
@@ -117,10 +117,19 @@ def clear(parameters: Iterable[nn.Parameter], *, in_place: bool) -> None:
 
 
 def measure(loss: Loss, gradients: list[Tensor]) -> Measured:
-    """Read the step's numbers from the device, all in one go: the only wait for a GPU that a step has."""
+    """Read the step's numbers from the device, all in one go."""
+    return measured(numbers(loss, gradients).tolist())
+
+
+def numbers(loss: Loss, gradients: list[Tensor]) -> Float[Tensor, "4"]:
+    """Loss, nll, count and the norm of the gradient: sums, where they were computed."""
     norm = torch.nn.utils.get_total_norm(gradients)
-    read = torch.stack([value.to(loss.total) for value in (loss.total, loss.nll, loss.count, norm)])
-    total, nll, count, length = read.tolist()
+    return torch.stack([value.to(loss.total) for value in (loss.total, loss.nll, loss.count, norm)])
+
+
+def measured(read: Sequence[float]) -> Measured:
+    """What these four say of a step."""
+    total, nll, count, length = read
     if not all(math.isfinite(value) for value in (total, nll, count, length)):
         return Measured(total, nll, 0.0, length, finite=False)
     return Measured(total, nll, count, length / (count or 1.0), finite=True)

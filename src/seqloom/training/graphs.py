@@ -85,7 +85,7 @@ class Graphs:
             self._inputs[shape] = host.to(self.device)
             return self._plain(self._inputs[shape])
         for here, there in zip(_tensors(self._inputs[shape]), _tensors(host), strict=True):
-            here.copy_(there, non_blocking=True)
+            here.copy_(there.pin_memory(), non_blocking=True)  # from other memory it might wait for the device
         if shape not in self._recorded:
             return self._first(shape)
         return self._recorded[shape].replay()

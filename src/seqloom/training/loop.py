@@ -8,7 +8,7 @@ Interrupted at any step and resumed from that step's snapshot, it goes on bit fo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Annotated, Literal, Protocol, cast
 
@@ -26,11 +26,12 @@ from seqloom.training.ahead import ahead
 from seqloom.training.averaging import Ema
 from seqloom.training.events import Checkpoint, Event, Finished, Logged, Reason, Sample, Started, Validated, Validating
 from seqloom.training.freezing import freeze
-from seqloom.training.gradients import Backward, Measured
+from seqloom.training.gradients import Backward
 from seqloom.training.graphs import Graphs
 from seqloom.training.optim import OPTIMISERS, SCHEDULES, Optimiser
 from seqloom.training.precision import Scaler
 from seqloom.training.state import Interval, Snapshot, TrainState
+from seqloom.training.updates import Taken, updates
 
 SKIPS_IN_A_ROW = 20  # under `nonfinite: skip`, more than these is divergence and not bad luck
 PREPARED = 8  # groups of batches made ahead while a GPU computes
@@ -129,18 +130,23 @@ def fit(
         yield Finished(now.step, ended)
         return
 
+    made = updates(state, settings.clip, device, ends=settings.nonfinite == "stop")
     groups = _groups(batches, now.epoch, now.batch, settings.accumulate)
     for group, epoch_ends in groups if device.type == "cpu" else ahead(groups, PREPARED):
         backward = graphs or gradients.plain(loss_of, state.scaler.scale if state.scaler else 1.0)
-        measured = _step(backward, state, group, settings, seed)
-        _count(state, group, measured, epoch_ends)
+        loss = _summed(backward, state, group, seed)
+        tokens = _count(state, group, epoch_ends)
+        made.take(now.step, tokens, loss)
         ended = _ended(state, settings)
+        logs = ended or now.step % settings.log_every == 0
+        due = epoch_ends if settings.validate_every is None else now.step % settings.validate_every == 0
+        often = due if settings.checkpoint_every is None else now.step % settings.checkpoint_every == 0
+        _note(state, settings, made.read(bool(logs or due or often)))
 
-        if ended or now.step % settings.log_every == 0:
+        if logs:
             yield _logged(state, settings)
 
         improved = False
-        due = epoch_ends if settings.validate_every is None else now.step % settings.validate_every == 0
         if due or ended:
             yield Validating(now.step)
             validated = _validated(state, settings, seed, validate, samples)
@@ -149,7 +155,7 @@ def fit(
             ended = ended or _ended(state, settings)  # patience may just have run out
 
         asked = stop()  # also at the end: who is asked knows from here on that there is something to save
-        often = due if settings.checkpoint_every is None else now.step % settings.checkpoint_every == 0
+        _note(state, settings, made.read(bool(asked)))
         if often or improved or ended or asked:
             yield Checkpoint(now.step, improved, state.snapshot)
         if ended or asked:
@@ -194,33 +200,18 @@ def _groups(batches: Batches, epoch: int, skip: int, size: int) -> Iterator[tupl
         epoch, skip = epoch + 1, 0
 
 
-def _step(backward: Backward, state: TrainState, group: list[Batch], settings: Training, seed: int) -> Measured:
-    """One update, or none when loss or gradient is not finite."""
-    step, scaler = state.counters.step + 1, state.scaler
+def _summed(backward: Backward, state: TrainState, group: list[Batch], seed: int) -> Loss:
+    """The step's losses, and their gradients where they belong."""
 
     def begin() -> None:
         state.model.train()
         gradients.clear(state.optimiser.parameters.values(), in_place=isinstance(backward, Graphs))
-        seed_step(seed, step)
+        seed_step(seed, state.counters.step + 1)
 
-    loss = gradients.summed(backward, group, begin)
-    grads = [parameter.grad for parameter in state.optimiser.parameters.values() if parameter.grad is not None]
-    if scaler is not None:
-        scaler.unscale(grads)
-    measured = gradients.measure(loss, grads)
-    if measured.finite:
-        gradients.scale(grads, measured, settings.clip)
-        state.optimiser.step(state.schedule.factor(step))
-        if state.ema is not None:
-            state.ema.update(step)
-        if scaler is not None:
-            scaler.went_well()
-    else:
-        _refuse_update(state, settings, measured)
-    return measured
+    return gradients.summed(backward, group, begin)
 
 
-def _refuse_update(state: TrainState, settings: Training, measured: Measured) -> None:
+def _refused(state: TrainState, settings: Training, taken: Taken) -> None:
     """Nothing was updated. Stop with E_DIVERGED, or let the loop count a skipped step."""
     fix = "a lower lr or clip, or "
     if state.scaler is not None:  # an overflow now and then is how a scale is found
@@ -230,14 +221,17 @@ def _refuse_update(state: TrainState, settings: Training, measured: Measured) ->
         fix += "nonfinite: skip"
     if may_go_on:
         return
-    name = gradients.first_nonfinite(state.optimiser.parameters.items())
-    place = f"first in the gradient of {name}" if name else "in the loss, not in a gradient"
-    what = f"loss {measured.loss:g} and gradient norm {measured.norm:g} at step {state.counters.step + 1}, {place}"
-    raise SeqloomError("E_DIVERGED", what, where=f"step {state.counters.step + 1}", fix=fix)
+    place = ""
+    if taken.step == state.counters.step:  # else the gradients are those of a later step
+        name = gradients.first_nonfinite(state.optimiser.parameters.items())
+        place = f", first in the gradient of {name}" if name else ", in the loss, not in a gradient"
+    measured = taken.measured
+    what = f"loss {measured.loss:g} and gradient norm {measured.norm:g} at step {taken.step}{place}"
+    raise SeqloomError("E_DIVERGED", what, where=f"step {taken.step}", fix=fix)
 
 
-def _count(state: TrainState, group: list[Batch], measured: Measured, epoch_ends: bool) -> None:
-    """Move the counters on by one step."""
+def _count(state: TrainState, group: list[Batch], epoch_ends: bool) -> int:
+    """Move on by one step; how many tokens it had."""
     now, interval = state.counters, state.counters.interval
     now.step += 1
     interval.steps += 1
@@ -250,18 +244,27 @@ def _count(state: TrainState, group: list[Batch], measured: Measured, epoch_ends
         for part in (*batch.sources.values(), *([batch.target] if batch.target else [])):
             interval.positions += part.mask.numel()
             interval.real += int(part.mask.sum())
-    if measured.finite:
+    return tokens
+
+
+def _note(state: TrainState, settings: Training, steps: Iterable[Taken]) -> None:
+    """Add what these steps measured."""
+    now, interval = state.counters, state.counters.interval
+    for taken in steps:
+        measured = taken.measured
+        if not measured.finite:
+            _refused(state, settings, taken)
+            now.skipped += 1
+            now.skipped_in_a_row += 1
+            continue
         now.skipped_in_a_row = 0
-        now.tokens += tokens
+        now.tokens += taken.tokens
         interval.updates += 1
         interval.loss += measured.loss
         interval.nll += measured.nll
         interval.count += measured.count
-        interval.tokens += tokens
+        interval.tokens += taken.tokens
         interval.norm += measured.norm
-    else:
-        now.skipped += 1
-        now.skipped_in_a_row += 1
 
 
 def _ended(state: TrainState, settings: Training) -> Reason | None:

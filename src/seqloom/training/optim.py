@@ -50,10 +50,18 @@ class Optimiser(ABC):
     @abstractmethod
     def _build(self, groups: list[Group]) -> torch.optim.Optimizer: ...
 
-    def step(self, factor: float) -> None:
-        """One update at `factor` times the learning rate."""
+    @property
+    def can_refuse(self) -> bool:
+        """Can the device be told to leave everything as it is? torch's fused kernels can, for the sake of fp16."""
+        return bool(self.inner.defaults.get("fused"))
+
+    def step(self, factor: float, *, divisor: Tensor | None = None, refused: Tensor | None = None) -> None:
+        """One update at `factor` times the learning rate, the gradients divided, unless `refused` is 1."""
         for group in self.inner.param_groups:
             group["lr"] = self.lr * factor
+        if divisor is not None or refused is not None:
+            assert self.can_refuse, "only fused kernels divide and refuse"
+            self.inner.grad_scale, self.inner.found_inf = divisor, refused  # type: ignore[attr-defined]
         self.inner.step()
 
     def state(self) -> dict[str, Tensor]:
