@@ -213,6 +213,7 @@ class _Training:
             resume=snapshot,
             stop=self.wishes.stop,
             samples=self.samples,
+            tell=self.wishes.tell,
         )
 
     def _way_out(self, remedy: str) -> str:

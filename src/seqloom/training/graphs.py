@@ -67,9 +67,11 @@ class Graphs:
         parameters: Sequence[nn.Parameter],
         device: torch.device,
         rows: Callable[[int], int],
+        tell: Callable[[str], None] = lambda line: None,
     ) -> None:
-        """`rows` tells how many examples a batch may have whose longest sequence is so long."""
-        self.backward, self.parameters, self.device, self.rows = backward, parameters, device, rows
+        """`rows` says how many examples a batch may have whose longest sequence is so long."""
+        self.backward, self.parameters, self.device = backward, parameters, device
+        self.rows, self.tell = rows, tell
         self.failure: str | None = None  # why recording ended, where it did
         self._inputs: dict[Shape, Batch] = {}  # what the graph of each shape reads
         self._recorded: dict[Shape, Recorded] = {}
@@ -120,6 +122,8 @@ class Graphs:
         self._restore(after)
         if self.failure is None:
             self._recorded[shape] = recorded
+        else:
+            self.tell(f"training steps: from here on one by one, {self.failure}")
         return loss
 
     def _record(self, batch: Batch) -> Recorded:

@@ -106,6 +106,7 @@ def fit(
     resume: Snapshot | None = None,
     stop: Callable[[], str | None] = lambda: None,
     samples: Samples = lambda model: (),
+    tell: Callable[[str], None] = lambda line: None,
 ) -> Iterator[Event]:
     """Train `model` in place, yielding events; `stop` is asked after each step whether to end, and why.
 
@@ -120,7 +121,7 @@ def fit(
             return task.loss(model, batch.to(device), now.step + 1)
 
     parameters = [*state.optimiser.parameters.values()]
-    graphs = Graphs(gradients.plain(loss_of), parameters, device, batches.rows) if record else None
+    graphs = Graphs(gradients.plain(loss_of), parameters, device, batches.rows, tell) if record else None
 
     yield Started(
         now.step, settings.steps, settings.epochs, sum(p.numel() for p in state.optimiser.parameters.values())
