@@ -128,6 +128,11 @@ class Batch:
         examples = [self.examples[i] for i in index.tolist()] if self.examples else ()
         return self._map(lambda part: part.rows(index), lambda tensor: tensor[index], examples)
 
+    def twice(self) -> Batch:
+        """All examples, and all of them again."""
+        rows = torch.arange(len(self), device=next(iter(self.sources.values())).mask.device).repeat(2)
+        return self._map(lambda part: part.rows(rows), lambda tensor: tensor[rows], (*self.examples, *self.examples))
+
     def _map(
         self, on_parts: Callable[[Source], Source], on_tensors: Callable[[Tensor], Tensor], examples: Sequence[int]
     ) -> Batch:

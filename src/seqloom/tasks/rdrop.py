@@ -1,7 +1,8 @@
 """R-Drop (Liang et al. 2021): two passes with other dropout must agree on what comes next.
 
 loss = (nll_p + nll_q) / 2 + alpha / 4 * (KL(p || q) + KL(q || p)), per target token: half of the paper's, so that the
-paper's alpha means the same here and alpha = 0 is the plain loss. This file compares the passes; it runs neither.
+paper's alpha means the same here and alpha = 0 is the plain loss. This file compares the passes; it runs neither: they
+are the two halves of one pass over the batch and itself.
 """
 
 from __future__ import annotations
@@ -17,6 +18,16 @@ CHUNK_CELLS = 1 << 25  # log-probabilities beyond this many cells never exist wh
 FLOOR = -1e4  # stands for -inf: what neither pass may say adds nothing, where -inf minus -inf would add NaN
 
 Pass = tuple[Features, State]  # what the decoder made of the target, and the state that its head may look at
+
+
+def halves(head: Head, both: tuple[Float[Tensor, "twice T D"], State]) -> tuple[Pass, Pass]:
+    """The passes over the first and the second half of the rows. Only a head that copies looks at the state."""
+    features, state = both
+    one, other = features.chunk(2)
+    if not head.copies:
+        return (one, state), (other, state)
+    first, second = torch.arange(len(features), device=features.device).chunk(2)
+    return (one, state.select(first, first)), (other, state.select(second, second))
 
 
 def divergence(head: Head, one: Pass, other: Pass, target: Tokens, vocabulary: int) -> Float[Tensor, "M"]:

@@ -28,7 +28,7 @@ from seqloom.shapes import Features, Float, Int, Tensor
 from seqloom.tasks.alignment import AttentionLoss
 from seqloom.tasks.base import Loss, Task
 from seqloom.tasks.noise import Noise, edited, noisy
-from seqloom.tasks.rdrop import Pass, divergence
+from seqloom.tasks.rdrop import Pass, divergence, halves
 from seqloom.tasks.risk import Decode, ExpectedRisk, Risk
 from seqloom.tasks.sampling import SAMPLING, Constant, Schedule
 
@@ -140,11 +140,13 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
         if settings.edit_temperature:
             target = edited(target, settings.edit_temperature, self.target_vocabulary)
             batch = replace(batch, target=target)
-        one, (minimised, nll) = self._pass(model, batch, step)
-        if settings.r_drop:
-            other, (again, nll_again) = self._pass(model, batch, step)
-            apart = divergence(model.head, one, other, target, self.target_vocabulary)
-            minimised, nll = (minimised + again) / 2 + settings.r_drop / 4 * apart, (nll + nll_again) / 2
+        if not settings.r_drop:
+            minimised, nll = self._pass(model, batch, step)[1]
+        else:  # both passes at once: the batch stands there twice, and dropout differs from row to row
+            made, losses = self._pass(model, batch.twice(), step)
+            minimised, nll = (values.view(2, -1).mean(0) for values in losses)
+            apart = divergence(model.head, *halves(model.head, made), target, self.target_vocabulary)
+            minimised = minimised + settings.r_drop / 4 * apart
         return summed(minimised, nll, target, batch.weights)
 
     def _risk(self, risk: ExpectedRisk, model: Generator, batch: Batch, step: int) -> Loss:
