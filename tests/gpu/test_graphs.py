@@ -85,6 +85,8 @@ def test_a_replayed_step_leaves_the_gradient_of_a_plain_one(name: str, r_drop: f
 
     replayed = 0
     for step, batch in enumerate([*Batches().epoch(0), *Batches().epoch(1)]):
+        if step == 60:
+            model.to(device)  # the weights of recurrent layers move
         shape = graphs.shape_of(batch, Batches().rows)
         assert shape is not None
         loss, found = outcome(plain, graphs.padded(batch, shape).to(device), step)
@@ -95,7 +97,7 @@ def test_a_replayed_step_leaves_the_gradient_of_a_plain_one(name: str, r_drop: f
             torch.testing.assert_close(getattr(again, key), getattr(loss, key), rtol=1e-5, atol=1e-4)
         for one, other in zip(found, found_again, strict=True):
             torch.testing.assert_close(other, one, rtol=1e-3, atol=1e-4)
-    assert replayed > 40
+    assert replayed > 30
 
 
 @pytest.mark.parametrize("precision", ["float32", "bf16"])

@@ -85,7 +85,10 @@ class Model:
     _asked: list[tuple[Options, Asking]] = field(default_factory=list, init=False, repr=False)  # the last ones
 
     def __post_init__(self) -> None:
-        self.network.to(self.device).eval()
+        home = torch.empty(0, device=self.device).device  # with its number: "cuda" is "cuda:0"
+        if any(parameter.device != home for parameter in self.network.parameters()):
+            self.network.to(home)  # not needlessly: recurrent layers then move their weights about
+        self.network.eval()
 
     @property
     def source(self) -> TextCodec:

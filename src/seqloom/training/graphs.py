@@ -58,7 +58,8 @@ class Graphs:
     """`backward`, by graphs. Gradients must stay where they are: cleared in place, never thrown away.
 
     Every new graph is asked once for a gradient that is known: recording goes wrong silently, for example where a
-    library keeps something between two calls.
+    library keeps something between two calls. And a graph knows weights by their address, so when any has moved (a
+    recurrent layer of torch does that in `.to`, even to where it is) all are recorded anew.
     """
 
     def __init__(
@@ -75,10 +76,15 @@ class Graphs:
         self.failure: str | None = None  # why recording ended, where it did
         self._inputs: dict[Shape, Batch] = {}  # what the graph of each shape reads
         self._recorded: dict[Shape, Recorded] = {}
+        self._addresses: list[int] = []  # of weights and gradients, when the graphs were recorded
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._pool = torch.cuda.graph_pool_handle()  # one for all: no two graphs run at a time
 
     def __call__(self, batch: Batch) -> Loss:
+        addresses = [tensor.data_ptr() for parameter in self.parameters for tensor in (parameter, _gradient(parameter))]
+        if addresses != self._addresses:
+            self._recorded.clear()
+            self._addresses = addresses
         shape = None if self.failure else shape_of(batch, self.rows)
         if shape is None or (shape not in self._inputs and len(self._inputs) >= MOST_GRAPHS):
             return self._plain(batch.to(self.device))
