@@ -151,3 +151,18 @@ def test_a_graph_with_another_gradient_is_not_used() -> None:
         gradients.clear(model.parameters(), in_place=True)
         assert torch.isfinite(recorded(batch).total)
     assert recorded.failure == "a replayed step has another gradient than a plain one"
+
+
+def test_where_memory_is_short_halves_go_without() -> None:
+    device, model, judge = torch.device("cuda"), network("transformer"), task()
+
+    def loss_of(batch: Batch) -> Loss:
+        if len(batch) > 4:
+            raise torch.OutOfMemoryError("no room")
+        return judge.loss(model, batch, 1)  # type: ignore[arg-type]
+
+    recorded = graphs.Graphs(gradients.plain(loss_of), [*model.parameters()], device, Batches().rows)
+    batch = next(batch for batch in Batches().epoch(0) if len(batch) > 8)
+    loss = gradients.summed(recorded, [batch], lambda: gradients.clear(model.parameters(), in_place=True))
+    assert int(loss.count) == batch.target_tokens
+    assert recorded.failure == "memory is short"

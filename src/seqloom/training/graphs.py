@@ -81,14 +81,27 @@ class Graphs:
         self._pool = torch.cuda.graph_pool_handle()  # one for all: no two graphs run at a time
 
     def __call__(self, batch: Batch) -> Loss:
+        shape = None if self.failure else shape_of(batch, self.rows)
+        if shape is None or (shape not in self._inputs and len(self._inputs) >= MOST_GRAPHS):
+            return self._plain(batch.to(self.device))
+        try:
+            return self._of_shape(shape, padded(batch, shape))
+        except RuntimeError as error:
+            if is_out_of_memory(error):  # halves of the batch would be padded to the same size: these go without
+                self._give_up("memory is short")
+            raise
+
+    def _give_up(self, why: str) -> None:
+        self.failure = why
+        self._inputs.clear()
+        self._recorded.clear()
+        self.tell(f"training steps: from here on one by one, {why}")
+
+    def _of_shape(self, shape: Shape, host: Batch) -> Loss:
         addresses = [tensor.data_ptr() for parameter in self.parameters for tensor in (parameter, _gradient(parameter))]
         if addresses != self._addresses:
             self._recorded.clear()
             self._addresses = addresses
-        shape = None if self.failure else shape_of(batch, self.rows)
-        if shape is None or (shape not in self._inputs and len(self._inputs) >= MOST_GRAPHS):
-            return self._plain(batch.to(self.device))
-        host = padded(batch, shape)
         if shape not in self._inputs:
             self._inputs[shape] = host.to(self.device)
             return self._plain(self._inputs[shape])
@@ -113,23 +126,24 @@ class Graphs:
         before, seeded, unbroken = self._gradients(), generator.get_state(), generator.clone_state()
         loss = self._plain(batch)
         after, drawn = self._gradients(), generator.get_state()
+        failure = None
         try:
             recorded = self._record(batch)
             self._restore(before)
             generator.set_state(seeded)
             recorded.replay()
-            self.failure = self._difference(before, after)
+            failure = self._difference(before, after)
         except RuntimeError as error:
             if is_out_of_memory(error):
                 raise
-            self.failure = str(error).splitlines()[0]
+            failure = str(error).splitlines()[0]
             generator.graphsafe_set_state(unbroken)  # the old one would wait for the end of the recording
         generator.set_state(drawn)
         self._restore(after)
-        if self.failure is None:
+        if failure is None:
             self._recorded[shape] = recorded
         else:
-            self.tell(f"training steps: from here on one by one, {self.failure}")
+            self._give_up(failure)
         return loss
 
     def _record(self, batch: Batch) -> Recorded:
