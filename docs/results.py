@@ -58,11 +58,18 @@ ROWS = [  # task, recipe, result file, scores to show
         )
         for language, end in {"Turkish": "", "German": "-de", "Finnish": "-fi", "Spanish": "-es"}.items()
     ),
-    (
-        "commands to actions (SCAN, simple)",
-        "[commands](recipes/commands.yaml)",
-        "recipes/results/commands.json",
-        {"exact": "exact match"},
+    *(
+        (
+            f"commands to actions (SCAN, {split})",
+            "[commands](recipes/commands.yaml)",
+            f"recipes/results/commands{end}.json",
+            {"exact": "exact match"},
+        )
+        for split, end in {
+            "simple": "",
+            "new verb: made to be failed": "-jump",
+            "longer: made to be failed": "-length",
+        }.items()
     ),
 ]
 
