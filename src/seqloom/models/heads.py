@@ -15,7 +15,7 @@ from seqloom.batch import UNK, Tokens
 from seqloom.config import Table
 from seqloom.models.contracts import Head, State
 from seqloom.models.copying import Pointer, positions
-from seqloom.nn.layers import exact
+from seqloom.nn.layers import cells, exact
 from seqloom.nn.tape import tap
 from seqloom.shapes import Features, Float, Int, LogProbs, Tensor
 
@@ -52,11 +52,11 @@ class Linear(Head):
         self, features: Features, state: State, gold: Tokens, smoothing: float = 0.0
     ) -> tuple[Float[Tensor, "M"], Float[Tensor, "M"]]:
         real, ids = gold.real(features), gold.real(gold.ids)  # M D, M
-        rows = max(1, CHUNK_CELLS // self.weight.shape[0])
+        rows = max(1, cells(CHUNK_CELLS, real) // self.weight.shape[0])
         if len(ids) <= rows:
             return self._chunk(real, ids, smoothing)
         pairs = [
-            checkpoint(self._chunk, part, part_ids, smoothing, use_reentrant=False)
+            checkpoint(self._chunk, part, part_ids, smoothing, use_reentrant=False, preserve_rng_state=False)
             for part, part_ids in zip(torch.split(real, rows), torch.split(ids, rows), strict=True)
         ]
         return torch.cat([pair[0] for pair in pairs]), torch.cat([pair[1] for pair in pairs])

@@ -35,7 +35,7 @@ from seqloom.models.bridge import FirstState
 from seqloom.models.contracts import Decoder, DecoderSettings, Encoder, Memory, State
 from seqloom.models.rnn import Dropout, RecurrentDecoder
 from seqloom.nn.frontends import Embedding
-from seqloom.nn.layers import exact, spread
+from seqloom.nn.layers import cells, exact, spread
 from seqloom.nn.recurrent import CELLS, LSTM
 from seqloom.nn.scores import SCORES, Bilinear
 from seqloom.nn.tape import listening, tap
@@ -110,7 +110,7 @@ class Monotonic(Decoder):
     def forward(self, tokens: RowTokens, state: State, lengths: Rows | None = None) -> tuple[Features, State]:
         h, after = self.history(tokens, state, lengths)  # N T D
         last = (state.rows["prior"], state.rows["emissions"])
-        steps = max(1, EMISSION_CELLS // max(1, last[1].numel()))
+        steps = max(1, cells(EMISSION_CELLS, h) // max(1, last[1].numel()))
         spoken = []
         for begin in range(0, tokens.shape[1], steps):
             part = slice(begin, begin + steps)

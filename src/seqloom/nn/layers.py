@@ -84,6 +84,11 @@ def exact(values: Float[Tensor, "*r"]) -> Float[Tensor, "*r"]:
     return values if values.dtype == torch.float64 else values.float()
 
 
+def cells(most: int, like: Tensor) -> int:
+    """How many cells of a large tensor may exist at once: on a GPU more, where it costs time to make them again."""
+    return 4 * most if like.is_cuda else most
+
+
 def spread(values: Shaped[Tensor, "B *d"], rows: int) -> Shaped[Tensor, "N *d"]:
     """Give every hypothesis its source's value: row b*K + k gets row b."""
     copies = rows_per_source(rows, values.shape[0])

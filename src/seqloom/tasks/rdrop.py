@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from seqloom.batch import Tokens
 from seqloom.models.contracts import Head, State
+from seqloom.nn.layers import cells
 from seqloom.shapes import Features, Float, Tensor
 
 CHUNK_CELLS = 1 << 25  # log-probabilities beyond this many cells never exist whole
@@ -36,13 +37,15 @@ def divergence(head: Head, one: Pass, other: Pass, target: Tokens, vocabulary: i
     Cut by rows and not by positions, because a head may look at its row's state.
     """
     count, steps = target.mask.shape
-    rows = max(1, CHUNK_CELLS // max(1, steps * vocabulary))
+    rows = max(1, cells(CHUNK_CELLS, one[0]) // max(1, steps * vocabulary))
     if count <= rows:
         return _apart(head, one, other, target)
     parts = []
     for index in torch.split(torch.arange(count, device=target.mask.device), rows):
         first, second = ((features[index], state.select(index, index)) for features, state in (one, other))
-        apart: Tensor = checkpoint(_apart, head, first, second, target.rows(index), use_reentrant=False)
+        apart: Tensor = checkpoint(
+            _apart, head, first, second, target.rows(index), use_reentrant=False, preserve_rng_state=False
+        )
         parts.append(apart)
     return torch.cat(parts)
 
