@@ -10,6 +10,7 @@ from torch import nn
 from seqloom import config
 from seqloom.batch import Source
 from seqloom.models.contracts import Encoder, Memory
+from seqloom.nn.dropout import CheapDropout
 from seqloom.nn.frontends import Embedding, Vectors
 from seqloom.nn.tape import tap
 
@@ -31,7 +32,7 @@ class Bag(Encoder):
         self.width, self.summary_sizes = settings.width, ((settings.width,),)
         self.linear = nn.Linear(self.vectors.width, settings.width)
         self.activation = nn.Tanh() if settings.activation == "tanh" else nn.ReLU()
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = CheapDropout(settings.dropout)
 
     def forward(self, source: Source) -> Memory:
         states = self.dropout(self.activation(self.linear(self.dropout(self.vectors(source)))))  # B S D

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from seqloom.batch import Source
 from seqloom.config import kind_of
 from seqloom.models.contracts import Encoder, Memory
+from seqloom.nn.dropout import CheapDropout
 from seqloom.nn.entrance import Entrance, StackSettings, draw_xavier, from_the_start
 from seqloom.nn.frontends import Embedding, Vectors
 from seqloom.nn.layers import mean_of_real
@@ -45,7 +46,7 @@ class ConvolutionalEncoder(Encoder):
         self.width, self.summary_sizes = settings.width, ((settings.width,),)
         self.vectors = Vectors(embedding, frames)
         self.entrance = Entrance(settings, given=self.vectors.width, embedded=embedding is not None)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = CheapDropout(settings.dropout)
         self.layers = nn.ModuleList(
             nn.Conv1d(settings.width, 2 * settings.width, settings.kernel, padding=settings.kernel // 2)
             for _ in range(settings.layers)

@@ -34,6 +34,7 @@ from seqloom.errors import SeqloomError
 from seqloom.models.bridge import FirstState
 from seqloom.models.contracts import Decoder, DecoderSettings, Encoder, Memory, State
 from seqloom.models.rnn import Dropout, RecurrentDecoder
+from seqloom.nn.dropout import CheapDropout
 from seqloom.nn.frontends import Embedding
 from seqloom.nn.layers import cells, exact, spread
 from seqloom.nn.recurrent import CELLS, LSTM
@@ -89,7 +90,7 @@ class Monotonic(Decoder):
         self.query = nn.Linear(settings.width, hidden, bias=False)
         self.output = nn.Linear(hidden, self.width)
         self.jumps = nn.Linear(hidden, settings.jumps) if settings.jumps else None
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = CheapDropout(settings.dropout)
 
     # --- state: rows of the history, "prior" and "emissions"; sources "keys", "places", "mask", "order" ---------------
 

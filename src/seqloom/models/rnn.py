@@ -26,6 +26,7 @@ from seqloom.config import Kind, kind_of
 from seqloom.models.bridge import Bridge, FirstState
 from seqloom.models.contracts import Decoder, DecoderSettings, Encoder, Memory, State
 from seqloom.nn.attention import Attention, AttentionSettings, SelfAttention
+from seqloom.nn.dropout import CheapDropout
 from seqloom.nn.frontends import Embedding, Vectors
 from seqloom.nn.layers import COMPOSITIONS, Composition, Concatenation, spread
 from seqloom.nn.recurrent import CELLS, LSTM, Bidirectional, Cell, keep_ended, reverse
@@ -71,7 +72,7 @@ class RecurrentEncoder(Encoder):
             )
             for size in inputs
         )
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = CheapDropout(settings.dropout)
         attends = settings.self_attention
         self.self_attention = None if attends is None else SelfAttention(attends, width=settings.width)
         parts = len(CELLS[settings.cell.kind].parts)  # type: ignore[attr-defined]
@@ -174,7 +175,7 @@ class RecurrentDecoder(Decoder):
         super().__init__()
         self.shares_weights = shares_weights
         self.embedding, self.width, self.cells = embedding, settings.width, nn.ModuleList()
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = CheapDropout(settings.dropout)
         attention = settings.attention
         self.attention = (
             None

@@ -22,6 +22,7 @@ from torch.utils.checkpoint import checkpoint
 from seqloom.batch import Source
 from seqloom.config import kind_of
 from seqloom.models.contracts import Decoder, DecoderSettings, Encoder, Memory, State
+from seqloom.nn.dropout import CheapDropout
 from seqloom.nn.entrance import Dropout, Entrance, StackSettings, draw_xavier, from_the_start
 from seqloom.nn.feedforward import Activation, FeedForward
 from seqloom.nn.frontends import Embedding, Vectors
@@ -66,7 +67,7 @@ class Residual(nn.Module):
         super().__init__()
         self.pre = settings.norm == "pre"
         self.norm = nn.LayerNorm(settings.width)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = CheapDropout(settings.dropout)
 
     def norm_before(self, x: Features) -> Features:
         normed: Tensor = self.norm(x) if self.pre else x

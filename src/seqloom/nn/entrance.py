@@ -11,6 +11,7 @@ from torch import nn
 
 from seqloom import config
 from seqloom.config import Kind
+from seqloom.nn.dropout import CheapDropout
 from seqloom.nn.positions import POSITIONS, Places, Positions, Sinusoidal
 from seqloom.shapes import Float, Tensor
 
@@ -36,7 +37,7 @@ class Entrance(nn.Module):
         same = given == settings.width
         self.project = nn.Identity() if same else nn.Linear(given, settings.width, bias=False)
         self.positions: Positions = POSITIONS.build(settings.positions, width=settings.width)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = CheapDropout(settings.dropout)
 
     def forward(self, x: Float[Tensor, "N T E"], places: Places, end: int) -> Float[Tensor, "N T D"]:
         """`x` at its places, all of which are below `end`."""

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from seqloom.nn.dropout import CheapDropout
 from seqloom.shapes import Float, Tensor
 
 Activation = Literal["relu", "gelu", "swiglu"]
@@ -20,7 +21,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.activation = activation
         self.widen = nn.Linear(width, 2 * inner if activation == "swiglu" else inner)  # [W_1; W_3] in one product
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = CheapDropout(dropout)
         self.narrow = nn.Linear(inner, width)
 
     def forward(self, x: Float[Tensor, "N T D"]) -> Float[Tensor, "N T D"]:

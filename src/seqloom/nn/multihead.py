@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from seqloom.nn.attention import causal_mask
+from seqloom.nn.dropout import dropped
 from seqloom.nn.layers import rows_per_source
 from seqloom.nn.positions import Turn, turned
 from seqloom.nn.tape import listening, tap
@@ -62,7 +63,8 @@ class MultiHead(nn.Module):
             if visible is not None:
                 scores = scores.masked_fill(~visible, -torch.inf)
             weights = tap(self.name, _by_row(torch.softmax(scores, dim=-1), rows))  # N H T S
-            found = F.dropout(_by_source(weights, sources), self.dropout, self.training) @ values
+            used = _by_source(weights, sources)
+            found = (dropped(used, self.dropout) if self.training and self.dropout else used) @ values
         else:
             dropout = self.dropout if self.training else 0.0
             found = F.scaled_dot_product_attention(
