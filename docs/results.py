@@ -44,6 +44,12 @@ ROWS = [  # task, recipe, result file, scores to show
         }.items()
     ),
     (
+        "Icelandic spelling to phonemes",
+        "[pronunciation-small](recipes/pronunciation-small.yaml)",
+        "recipes/results/pronunciation-small.json",
+        {"string_error": "SER", "per": "PER"},
+    ),
+    (
         "Arabic names to Latin letters",
         "[transliteration](recipes/transliteration.yaml)",
         "recipes/results/transliteration.json",
