@@ -62,7 +62,13 @@ ROWS = [  # task, recipe, result file, scores to show
             f"recipes/results/inflection{end}.json",
             {"exact": "exact match"},
         )
-        for language, end in {"Turkish": "", "German": "-de", "Finnish": "-fi", "Spanish": "-es"}.items()
+        for language, end in {
+            "Turkish": "",
+            "English": "-en",
+            "German": "-de",
+            "Finnish": "-fi",
+            "Spanish": "-es",
+        }.items()
     ),
     *(
         (
