@@ -67,7 +67,7 @@ def apply(runtime: Runtime) -> torch.device:
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high" if runtime.tf32 else "highest")
         torch.backends.cudnn.allow_tf32 = runtime.tf32
-        torch.backends.cuda.enable_cudnn_sdp(False)  # it makes a plan for every new shape: 100 ms a step in bf16
+        torch.backends.cuda.enable_cudnn_sdp(False)  # it makes a plan for every new shape, slowly
     return device
 
 

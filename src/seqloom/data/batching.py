@@ -18,9 +18,9 @@ import torch
 from pydantic import Field, PlainValidator
 
 from seqloom import config
-from seqloom.batch import EOS, PAD, Batch, Source, Tokens
+from seqloom.batch import Batch, Source, Tokens
 from seqloom.data.codecs import NO_PIECE, Encoded, Ids, Pair
-from seqloom.data.columns import Columns, Picked
+from seqloom.data.columns import Columns, Picked, Ragged, picked
 from seqloom.data.corpus import Corpus, Lengths
 from seqloom.data.mixing import Mixture
 from seqloom.shapes import Float, Tensor
@@ -160,14 +160,8 @@ def _alignment(pairs: Sequence[Pair], steps: int) -> Float[Tensor, "B T S"]:
 
 
 def ended(sequences: Sequence[Ids]) -> Tokens:
-    """Padded tokens with EOS after each sequence; one masked write, no loop over tokens."""
-    lengths = np.array([len(ids) for ids in sequences], dtype=np.int64)
-    ids = np.full((len(sequences), int(lengths.max(initial=0)) + 1), PAD, dtype=np.int64)  # B S
-    places = np.arange(ids.shape[1])
-    if len(sequences):
-        ids[places < lengths[:, None]] = np.concatenate(sequences)
-        ids[np.arange(len(sequences)), lengths] = EOS
-    return Tokens(torch.from_numpy(ids), torch.from_numpy(places <= lengths[:, None]))
+    """Padded tokens with EOS after each sequence."""
+    return Ragged.of(sequences).ended()
 
 
 def _sides(pairs: Columns | Sequence[Pair]) -> tuple[Lengths, Lengths]:
@@ -254,8 +248,7 @@ class TokenBatches:
         for place, (pool, times) in enumerate(pools):
             pairs = recut(number, pool, times)
             for indices in plan(*_sides(pairs), self.settings, self.seed, number, place):
-                picked = Picked(pairs, indices) if isinstance(pairs, Columns) else [pairs[i] for i in indices.tolist()]
-                yield self.collate(picked)
+                yield self.collate(picked(pairs, indices))
 
 
 def _occurrences(drawn: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import overload
+from typing import Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,12 @@ class Ragged:
     flat: Ids
     offsets: Numbers
 
+    @classmethod
+    def of(cls, sequences: Sequence[Ids]) -> Ragged:
+        lengths = np.array([len(ids) for ids in sequences], dtype=np.int64)
+        flat = np.concatenate(sequences) if len(sequences) else np.zeros(0, np.int64)
+        return cls(flat, np.concatenate([[0], np.cumsum(lengths)]))
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
@@ -43,8 +49,9 @@ class Ragged:
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         return Ragged(self.flat[np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)], offsets)
 
-    def ended(self, rows: Numbers) -> Tokens:
-        """These sequences side by side, padded, with EOS after each."""
+    def ended(self, rows: Numbers | None = None) -> Tokens:
+        """These sequences (default: all) side by side, padded, with EOS after each; no loop over tokens."""
+        rows = np.arange(len(self)) if rows is None else rows
         starts, lengths = self.offsets[rows], self.offsets[rows + 1] - self.offsets[rows]
         places = np.arange(int(lengths.max(initial=0)) + 1)  # S
         ids = np.full((len(rows), len(places)), PAD, dtype=np.int64)  # B S
@@ -86,6 +93,12 @@ class Columns:
         )
 
 
+class Indexed(Protocol):
+    """Pairs that are looked up one by one: a list, or a corpus."""
+
+    def __getitem__(self, row: int, /) -> Pair: ...
+
+
 class Picked(Sequence[Pair]):
     """Some pairs of many, looked up when they are asked for; whoever knows columns never asks."""
 
@@ -106,3 +119,8 @@ class Picked(Sequence[Pair]):
 
     def batch(self) -> Batch:
         return self.columns.batch(self.numbers)
+
+
+def picked(pairs: Columns | Indexed, rows: Numbers) -> Sequence[Pair]:
+    """These pairs, ready to be put side by side: by columns where there are any."""
+    return Picked(pairs, rows) if isinstance(pairs, Columns) else [pairs[row] for row in rows.tolist()]

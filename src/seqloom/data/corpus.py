@@ -26,7 +26,7 @@ from pydantic import BaseModel, ValidationError
 
 from seqloom import wording
 from seqloom.data.codecs import Codecs, Ids, Pair
-from seqloom.data.columns import Columns, Picked, Ragged
+from seqloom.data.columns import Columns, Ragged, picked
 from seqloom.data.examples import Example, links_of, pharaoh
 from seqloom.data.filters import Counts, Limits, encoded, nothing_kept
 from seqloom.errors import SeqloomError
@@ -146,7 +146,7 @@ class Corpus:
 
     def pick(self, rows: npt.NDArray[np.int64]) -> Sequence[Pair]:
         """These pairs, ready to be put side by side."""
-        return [self[int(row)] for row in rows] if self.columns is None else Picked(self.columns, rows)
+        return picked(self if self.columns is None else self.columns, rows)
 
     def _slice(self, name: str, side: str, index: int) -> Ids:
         offsets = self._arrays[f"{side}.offsets"]

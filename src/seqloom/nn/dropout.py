@@ -1,7 +1,7 @@
-"""Dropout whose masks are cheap to draw: torch draws one number per value, on a CPU a fifth of a training step.
+"""Dropout whose masks are cheap to draw: torch draws one number per value, on a CPU a sixth of a small model's step.
 
 Here a random number of 64 bits decides about four values, 16 bits each, so that shares are exact to 1 / 65,536; what is
-kept is scaled by the share that really is kept. On a GPU torch's own kernel is as quick.
+kept is scaled by the share that really is kept. On a GPU it is torch's own kernel.
 """
 
 from __future__ import annotations
