@@ -41,7 +41,17 @@ ROWS = [  # task, recipe, result file, scores to show
             "context": "the same, the vector at every step",
             "bahdanau": "LSTM with attention (Bahdanau)",
             "luong": "LSTM with attention (Luong)",
+            "transformer": "Transformer",
         }.items()
+    ),
+    *(
+        (
+            f"English to {language}, Transformer",
+            "[translation-transformer](recipes/translation-transformer.yaml)",
+            f"recipes/results/translation-transformer-en-{end}.json",
+            {"bleu": "BLEU"},
+        )
+        for language, end in {"German": "de", "French": "fr"}.items()
     ),
     (
         "Icelandic spelling to phonemes",

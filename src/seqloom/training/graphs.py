@@ -101,6 +101,7 @@ class Graphs:
         addresses = [tensor.data_ptr() for parameter in self.parameters for tensor in (parameter, _gradient(parameter))]
         if addresses != self._addresses:
             self._recorded.clear()
+            self._pool = torch.cuda.graph_pool_handle()  # the old one ended with the last of its graphs
             self._addresses = addresses
         if shape not in self._inputs:
             self._inputs[shape] = host.to(self.device)
