@@ -125,6 +125,7 @@ def test_text_gets_a_transformer_where_there_is_a_gpu_and_enough_of_it(
     assert kind_of(drafted(path, gpu=False)[1].model.decoder) == "luong"
     sampling = pairs < 1_000_000 and kind_of(recipe.source.tokenizer) == "bpe"
     assert ("sampling: 0.1" in written(choices, str(path), ("und", "und"))) == sampling
+    assert recipe.task.r_drop == choices.sizes.r_drop == (1.0 if pairs == 29_000 else 0.0)
 
 
 def test_sounds_follow_letters_from_left_to_right(tmp_path: Path) -> None:

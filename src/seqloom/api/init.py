@@ -1,7 +1,8 @@
 """`seqloom init DATA`: look at the pairs and choose what suits their size and kind, with a reason for every choice.
 
-The choices are rules of thumb (most of those for pronunciations were measured, the rest is the custom of the field):
-a start that trains, not a search. The recipe is written as text (`draft.py`) so that its comments say why.
+The choices are rules of thumb (those for pronunciations and for text of 10,000 to 100,000 pairs were measured, the
+rest is the custom of the field): a start that trains, not a search. The recipe is written as text (`draft.py`) so that
+its comments say why.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ class Sizes:
     layers: int = 1
     encoder: Encoding = "rnn"
     decoder: Decoding = "luong"
+    r_drop: float = 0.0  # doubles the work of a step
 
 
 Presets = tuple[tuple[float, Sizes], ...]  # upper bound of the number of pairs -> sizes
@@ -84,7 +86,7 @@ SHORT: Presets = (
     (math.inf, Sizes(256, 512, 0.0, 4096, 4)),
 )
 ORDERED: Presets = (
-    (3_000, Sizes(128, 256, 0.5, 512, 60, 3, "convolution", "monotonic")),
+    (3_000, Sizes(128, 256, 0.5, 512, 80, 3, "convolution", "monotonic", 1.0)),
     (30_000, Sizes(128, 256, 0.3, 1024, 30, 1, "rnn", "monotonic")),
     *SHORT[2:],
 )
@@ -98,7 +100,7 @@ TEXT: Presets = (
 TEXT_ON_GPU: Presets = (
     *TEXT[:1],
     (10_000, Sizes(256, 512, 0.4, 2048, 40)),
-    (100_000, Sizes(256, 256, 0.3, 4096, 40, 4, "transformer", "transformer")),
+    (100_000, Sizes(256, 256, 0.3, 4096, 60, 4, "transformer", "transformer", 1.0)),
     (1_000_000, Sizes(512, 512, 0.2, 8192, 20, 6, "transformer", "transformer")),
     (math.inf, Sizes(512, 512, 0.1, 16384, 8, 6, "transformer", "transformer")),
 )
