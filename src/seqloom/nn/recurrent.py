@@ -1,4 +1,4 @@
-"""Recurrent cells and stacks of them (Elman, LSTM, GRU, a window; bidirectional, multi-layer).
+"""Recurrent cells and stacks of them (MISSION: Elman, LSTM, GRU; bidirectional, multi-layer).
 
 A cell reads any number of steps from any state: all steps of a sentence in training, one in decoding. torch's fused
 kernels do the work where they exist; the loop over `step` says what they compute and serves the rest.
@@ -152,37 +152,7 @@ class GRU(FusedCell):
         return (torch.gru_cell(x, state[0], *self.weights()),)
 
 
-class Window(Cell):
-    """u_t = W x_t + b, s_t = tanh(u_t + V u_{t-1}): the last two inputs and nothing before them.
-
-    No recurrence: all steps at once. For little data, where a longer memory would learn whole words by heart.
-    """
-
-    parts = ("h", "u")
-
-    class Settings(config.Settings):
-        kind: Literal["window"] = "window"
-
-    def __init__(self, settings: Settings, *, inputs: int, size: int) -> None:
-        super().__init__(size)
-        self.now, self.before = nn.Linear(inputs, size), nn.Linear(size, size, bias=False)
-
-    def step(self, x: Float[Tensor, "N I"], state: Parts) -> Parts:
-        u = self.now(x)
-        return torch.tanh(u + self.before(state[1])), u
-
-    def forward(
-        self, x: Float[Tensor, "N T I"], state: Parts, lengths: Int[Tensor, "N"] | None = None
-    ) -> tuple[Float[Tensor, "N T D"], Parts]:
-        u = torch.cat([state[1][:, None], self.now(x)], dim=1)  # N 1+T D
-        h = torch.tanh(u[:, 1:] + self.before(u[:, :-1]))
-        if lengths is None:
-            return h, (h[:, -1], u[:, -1])
-        rows = torch.arange(len(lengths), device=lengths.device)
-        return h, (torch.cat([state[0][:, None], h], dim=1)[rows, lengths], u[rows, lengths])
-
-
-CELLS: Table[Cell] = Table("cells", {"elman": Elman, "lstm": LSTM, "gru": GRU, "window": Window})
+CELLS: Table[Cell] = Table("cells", {"elman": Elman, "lstm": LSTM, "gru": GRU})
 
 
 class Start(nn.Module):
