@@ -1,19 +1,22 @@
 """Hard monotonic attention: one source position says each output token, and positions never go back.
 
 First order, after Wu and Cotterell (2019). Which position it was is never told: all alignments are summed exactly, by
-the forward algorithm, normalised at every step and in log space. With s the memory and a_0 the first position,
+the forward algorithm, normalised at every step and in log space. With s_1 ... s_S the memory, s_0 = 0 and a_0 = 0, a
+place before the first position that is left and never entered,
 
     history      h_t, a recurrence over y_<t alone;  z_ti = tanh(W_s s_i + W_h h_t + b)
-    transition   p(a_t = i | a_{t-1} = j) = softmax over i >= j of u_i + d_j(i - j);  u_i = score(h_t, s_i),
-                 d_j = D z_tj for the first jumps (to stay, to go on by one), 0 for longer ones
+    transition   p(a_t = i | a_{t-1} = j) = softmax over i >= max(j, 1) of u_i + d_j(i - j);  u_i = score(h_t, s_i),
+                 d_j = D z_tj + e for the first jumps (to stay, to go on by one), 0 for longer ones
     emission     p(y | a_t = i) = softmax(O z_ti)
     prior        p(a_t = i | y_<t) = sum_{j <= i} p(a_{t-1} = j | y_<t) p(a_t = i | a_{t-1} = j)
     said         p(y_t | y_<t) = sum_i p(a_t = i | y_<t) p(y_t | a_t = i)
     posterior    p(a_t = i | y_<=t) ~ p(a_t = i | y_<t) p(y_t | a_t = i)
 
-All longer jumps of a step are two cumulative sums, so that transitions are linear in S. Only the sum over alignments
-is a loop over T. The decoder speaks for itself: its features are log p(y_t | y_<t), its head is `none`. Every token is
-weighed at every position: this is for small vocabularies (characters, phonemes), and large ones are refused.
+At first e favours to go on by one, the diagonal: from a start without it, models were seen to learn sounds one letter
+late. All longer jumps of a step are two cumulative sums, so that transitions are linear in S. Only the sum over
+alignments is a loop over T. The decoder speaks for itself: its features are log p(y_t | y_<t), its head is `none`.
+Every token is weighed at every position: this is for small vocabularies (characters, phonemes), and large ones are
+refused.
 """
 
 from __future__ import annotations
@@ -40,14 +43,16 @@ from seqloom.nn.layers import cells, exact, spread
 from seqloom.nn.recurrent import CELLS, LSTM
 from seqloom.nn.scores import SCORES, Bilinear
 from seqloom.nn.tape import listening, tap
-from seqloom.shapes import Features, Float, Rows, RowTokens, Tensor, Weights
+from seqloom.shapes import Features, Float, Rows, RowTokens, Tensor
 
 NEVER = -1e30  # log of what cannot be; finite, because -inf minus -inf has no gradient
 MOST_TOKENS = 4096  # of the target vocabulary
 EMISSION_CELLS = 1 << 25  # emissions beyond this many cells (N T S V) never exist whole
+GO_ON = 2.0  # the first score of going on by one
 TAP = "decoder.attention"
 
-Alignment = tuple[Float[Tensor, "N S"], Float[Tensor, "N S V"]]  # log prior and log emissions of a row's last step
+Places = Float[Tensor, "N T P"]
+Alignment = tuple[Float[Tensor, "N P"], Float[Tensor, "N P V"]]  # log prior and log emissions of a row's last step
 
 
 class Monotonic(Decoder):
@@ -90,22 +95,25 @@ class Monotonic(Decoder):
         self.query = nn.Linear(settings.width, hidden, bias=False)
         self.output = nn.Linear(hidden, self.width)
         self.jumps = nn.Linear(hidden, settings.jumps) if settings.jumps else None
+        if self.jumps is not None:
+            nn.init.zeros_(self.jumps.bias)
+            nn.init.constant_(self.jumps.bias[1:2], GO_ON)
         self.dropout = CheapDropout(settings.dropout)
 
-    # --- state: rows of the history, "prior" and "emissions"; sources "keys", "places", "mask", "order" ---------------
+    # --- state: rows of the history, "prior" and "emissions"; sources "keys", "places", "mask", "order"; P = 1 + S ----
 
     def start(self, memories: Mapping[str, Memory] | None, rows: int) -> State:
         assert memories is not None, "this decoder aligns to a memory"
         memory = next(iter(memories.values()))
         history = self.history.start(memories, rows)
-        shape = (rows, memory.mask.shape[1])
-        prior = exact(memory.states).new_full(shape, NEVER)
-        prior[:, :1] = 0.0  # a_0 is the first position
-        emissions = prior.new_zeros(*shape, self.width)  # BOS, which is read first, says nothing about a_0
         order = torch.argsort(~memory.mask, dim=1, stable=True)  # of a memory of several sources, the gaps go last
         states = memory.states.gather(1, order[..., None].expand_as(memory.states))
+        states = F.pad(states, (0, 0, 1, 0))  # B P D: s_0 = 0 comes first
         sources = {"keys": self.score.keys(states), "places": self.place(states)}
         sources |= {"mask": memory.mask.gather(1, order), "order": order}
+        prior = exact(states).new_full((rows, states.shape[1]), NEVER)
+        prior[:, :1] = 0.0  # a_0 = 0
+        emissions = prior.new_zeros(*prior.shape, self.width)  # BOS, which is read first, says nothing about a_0
         return State({**history.rows, "prior": prior, "emissions": emissions}, {**history.sources, **sources})
 
     def forward(self, tokens: RowTokens, state: State, lengths: Rows | None = None) -> tuple[Features, State]:
@@ -128,12 +136,12 @@ class Monotonic(Decoder):
         self, h: Features, tokens: RowTokens, last: Alignment, left: Rows | None, state: State
     ) -> tuple[Float[Tensor, "N T V"], Alignment]:
         """log p(y_t | y_<t) at every step, and the alignment after each row's last one (`left`, default all)."""
-        z = self._hidden(h, state)  # N T S A
-        emissions = torch.log_softmax(exact(self.output(z)), dim=-1)  # N T S V
-        index = tokens[:, :, None, None].expand(-1, -1, emissions.shape[2], 1)  # N T S 1
+        z = self._hidden(h, state)  # N T P A
+        emissions = torch.log_softmax(exact(self.output(z)), dim=-1)  # N T P V
+        index = tokens[:, :, None, None].expand(-1, -1, emissions.shape[2], 1)  # N T P 1
         before = last[1].gather(2, index[:, 0])[:, None]
-        said = torch.cat([before, emissions[:, :-1].gather(3, index[:, 1:])], dim=1).squeeze(3)  # N T S: by a_{t-1}
-        priors = self._priors(last[0], said, self._moves(h, z, state), state)  # N T S
+        said = torch.cat([before, emissions[:, :-1].gather(3, index[:, 1:])], dim=1).squeeze(3)  # N T P: by a_{t-1}
+        priors = self._priors(last[0], said, self._moves(h, z, state), state)  # N T P
         log_probs = torch.logsumexp(priors[..., None] + emissions, dim=2)  # N T V
         if left is None:
             return log_probs, (priors[:, -1], emissions[:, -1])
@@ -142,22 +150,23 @@ class Monotonic(Decoder):
         prior = torch.where(read, priors[rows, step], last[0])
         return log_probs, (prior, torch.where(read[..., None], emissions[rows, step], last[1]))
 
-    def _hidden(self, h: Features, state: State) -> Float[Tensor, "N T S A"]:
-        places = spread(state.sources["places"], len(h))[:, None]  # N 1 S A
+    def _hidden(self, h: Features, state: State) -> Float[Tensor, "N T P A"]:
+        places = spread(state.sources["places"], len(h))[:, None]  # N 1 P A
         hidden: Tensor = self.dropout(torch.tanh(self.query(h)[:, :, None] + places))
         return hidden
 
-    def _moves(self, h: Features, z: Float[Tensor, "N T S A"], state: State) -> Moves:
+    def _moves(self, h: Features, z: Float[Tensor, "N T P A"], state: State) -> Moves:
         """Everything about the transitions that does not depend on what was said."""
         mask = spread(state.sources["mask"], len(h))[:, None]  # N 1 S
-        scores = exact(self.score(h, state.sources["keys"])).masked_fill(~mask, NEVER)  # N T S
-        jumps = () if self.jumps is None else exact(self.jumps(z)).unbind(-1)  # d_j(k), N T S each
+        entered, left = (F.pad(mask, (1, 0), value=first) for first in (False, True))  # N 1 P: s_0 is left only
+        scores = exact(self.score(h, state.sources["keys"])).masked_fill(~entered, NEVER)  # N T P
+        jumps = () if self.jumps is None else exact(self.jumps(z)).unbind(-1)  # d_j(k), N T P each
         ahead = torch.logcumsumexp(scores.flip(-1), dim=-1).flip(-1)  # log sum_{i >= j} exp(u_i)
         near = [_shifted(scores, -k) + jump for k, jump in enumerate(jumps)]
         total = torch.logsumexp(torch.stack([*near, _shifted(ahead, -len(jumps))]), dim=0)
-        return Moves(scores, torch.stack(jumps) if jumps else None, total.masked_fill(~mask, -NEVER))
+        return Moves(scores, torch.stack(jumps) if jumps else None, total.masked_fill(~left, -NEVER))
 
-    def _priors(self, prior: Float[Tensor, "N S"], said: Weights, moves: Moves, state: State) -> Weights:
+    def _priors(self, prior: Float[Tensor, "N P"], said: Places, moves: Moves, state: State) -> Places:
         """log p(a_t | y_<t) at every step, from the one before and what each position had to do with the token said."""
         priors = []
         for t in range(said.shape[1]):
@@ -172,11 +181,11 @@ class Monotonic(Decoder):
 class Moves:
     """The transitions of all steps, as logs: from j to i, scores_i + (jumps_{i-j, j} or 0) - total_j."""
 
-    scores: Weights
-    jumps: Float[Tensor, "J N T S"] | None
-    total: Weights  # -NEVER behind the mask: nothing leaves a position that is not there
+    scores: Places
+    jumps: Float[Tensor, "J N T P"] | None
+    total: Places  # -NEVER behind the mask: nothing leaves a position that is not there
 
-    def step(self, posterior: Float[Tensor, "N S"], t: int) -> Float[Tensor, "N S"]:
+    def step(self, posterior: Float[Tensor, "N P"], t: int) -> Float[Tensor, "N P"]:
         """log p(a_t), after p(a_{t-1})."""
         leaving = posterior - self.total[:, t]
         if self.jumps is None:
@@ -186,7 +195,7 @@ class Moves:
         return (self.scores[:, t] + torch.logsumexp(torch.stack([*near, far]), dim=0)).clamp(min=NEVER)
 
 
-def _shifted(values: Float[Tensor, "*r S"], places: int) -> Float[Tensor, "*r S"]:
+def _shifted(values: Float[Tensor, "*r P"], places: int) -> Float[Tensor, "*r P"]:
     """Moved so many places to the right (to the left if negative); what comes in from outside is never."""
     width = values.shape[-1]
     if places < 0:
@@ -194,16 +203,18 @@ def _shifted(values: Float[Tensor, "*r S"], places: int) -> Float[Tensor, "*r S"
     return F.pad(values[..., : max(0, width - places)], (min(places, width), 0), value=NEVER)
 
 
-def _watched(prior: Float[Tensor, "N S"], state: State) -> Float[Tensor, "N S"]:
+def _watched(prior: Float[Tensor, "N P"], state: State) -> Float[Tensor, "N P"]:
     """Let the weights pass the tap; what was put in their place goes on, what was only looked at stays as it was."""
     if not listening(TAP):
         return prior
     order = spread(state.sources["order"], len(prior))
-    weights = torch.zeros_like(prior).scatter(1, order, prior.exp())[:, None, None]  # N 1 1 S, as the memory stands
+    inside = prior[:, 1:].exp()  # N S
+    weights = torch.zeros_like(inside).scatter(1, order, inside)[:, None, None]  # N 1 1 S, as the memory stands
     seen = tap(TAP, weights)
     if seen is weights or torch.equal(seen, weights):
         return prior
-    return seen[:, 0, 0].gather(1, order).clamp(min=torch.finfo(seen.dtype).tiny).log()
+    put = seen[:, 0, 0].gather(1, order).clamp(min=torch.finfo(seen.dtype).tiny).log()
+    return F.pad(put, (1, 0), value=NEVER)
 
 
 def _small(vocabulary: int) -> int:
