@@ -148,7 +148,7 @@ def _training(choices: Choices) -> Iterator[str]:
     yield "task:"
     yield _line("  label_smoothing: 0.1", "never quite sure: better outputs, better confidences")
     if sizes.r_drop:
-        yield _line(f"  r_drop: {sizes.r_drop}", "two passes with other dropout must agree: slow, and worth it")
+        yield _line(f"  r_drop: {sizes.r_drop}", "two passes with other dropout must agree: slower, for little data")
     yield "batching:"
     yield _line(f"  tokens: {sizes.batch}", "in one step: small batches learn more from little data")
     yield "training:"

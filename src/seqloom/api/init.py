@@ -1,8 +1,8 @@
 """`seqloom init DATA`: look at the pairs and choose what suits their size and kind, with a reason for every choice.
 
-The choices are rules of thumb (those for pronunciations and for text of 10,000 to 100,000 pairs were measured, the
-rest is the custom of the field): a start that trains, not a search. The recipe is written as text (`draft.py`) so that
-its comments say why.
+The choices are rules of thumb: most of those for pronunciations were tried, those for 10,000 to 100,000 texts on a GPU
+lean on a recipe that was measured, the rest is the custom of the field. A start that trains, not a search. The recipe
+is written as text (`draft.py`) so that its comments say why.
 """
 
 from __future__ import annotations
