@@ -39,7 +39,9 @@ class Runtime(Settings):
     seed: int = Field(default=1, ge=0, lt=2**63)
     precision: Precision = "float32"  # of products and recurrences; weights, sums and losses are always float32
     tf32: bool = True  # in training on a GPU: float32 products of 10 bits. Prediction always uses all 23
-    compile: Literal["auto", "never"] = "auto"  # auto: on a GPU, training steps become CUDA graphs where they can
+    # On a GPU. auto: training steps become CUDA graphs where they can. fused: and torch compiles Transformer layers,
+    # for a minute or two before the first steps
+    compile: Literal["auto", "fused", "never"] = "auto"
     deterministic: bool = False  # on a GPU: only algorithms that repeat bit for bit, at a price. The CPU always does
 
 

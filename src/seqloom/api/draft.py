@@ -138,6 +138,7 @@ def _stack(sizes: Sizes, kind: str) -> Iterator[str]:
         yield f"    layers: {sizes.layers}"
     if kind == "transformer":
         yield f"    heads: {sizes.width // 64}"
+        yield _line("    positions: rotary", "attention sees how far apart words are, not where they stand")
     if kind == "convolution":
         yield _line("    kernel: 5", "letters that one layer sees at once")
 

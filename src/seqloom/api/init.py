@@ -100,7 +100,7 @@ TEXT: Presets = (
 TEXT_ON_GPU: Presets = (
     *TEXT[:1],
     (10_000, Sizes(256, 512, 0.4, 2048, 40)),
-    (100_000, Sizes(256, 256, 0.3, 4096, 60, 4, "transformer", "transformer", 1.0)),
+    (100_000, Sizes(256, 256, 0.2, 4096, 30, 4, "transformer", "transformer", 1.0)),
     (1_000_000, Sizes(512, 512, 0.2, 8192, 20, 6, "transformer", "transformer")),
     (math.inf, Sizes(512, 512, 0.1, 16384, 8, 6, "transformer", "transformer")),
 )

@@ -197,8 +197,12 @@ class _Training:
         obstacle = self.parts.task.obstacle(self.parts.network)
         if chosen.precision == "fp16":
             obstacle = "the scale of fp16 changes"
-        self.wishes.tell("training steps: " + (f"one by one, {obstacle}" if obstacle else "CUDA graphs"))
+        layers = ", layers compiled" if self._fuses() else ""
+        self.wishes.tell("training steps: " + (f"one by one, {obstacle}" if obstacle else "CUDA graphs") + layers)
         return obstacle is None
+
+    def _fuses(self) -> bool:
+        return self.parts.device.type == "cuda" and self.recipe.runtime.compile == "fused"
 
     def _events(self, snapshot: Snapshot | None) -> Iterator[Event]:
         return fit(
@@ -210,6 +214,7 @@ class _Training:
             seed=self.recipe.runtime.seed,
             precision=self.recipe.runtime.precision,
             record=self._records(),
+            fuse=self._fuses(),
             resume=snapshot,
             stop=self.wishes.stop,
             samples=self.samples,

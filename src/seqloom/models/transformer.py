@@ -26,6 +26,7 @@ from seqloom.nn.dropout import CheapDropout
 from seqloom.nn.entrance import Dropout, Entrance, StackSettings, draw_xavier, from_the_start
 from seqloom.nn.feedforward import Activation, FeedForward
 from seqloom.nn.frontends import Embedding, Vectors
+from seqloom.nn.fusion import compiling, fusible
 from seqloom.nn.layers import mean_of_real
 from seqloom.nn.multihead import CrossHeads, Grown, HeadWeights, Kept, Remembered, SelfHeads, View
 from seqloom.nn.positions import POSITIONS, Places
@@ -102,6 +103,7 @@ class EncoderLayer(nn.Module):
         changed: Tensor = self.around_forward(x, self.feedforward(self.around_forward.norm_before(x)))
         return changed
 
+    @fusible
     def forward(self, x: Features, view: View) -> Features:
         return self.widen(self.attend(x, None, view)[0])
 
@@ -122,6 +124,7 @@ class DecoderLayer(EncoderLayer):
                 settings.width, settings.heads, settings.attention_dropout, f"{name}.cross", memory
             )
 
+    @fusible
     def forward(  # type: ignore[override]
         self, x: Features, view: View, kept: Kept, memory: tuple[Remembered, Mask] | None
     ) -> tuple[Features, Grown, HeadWeights | None]:
@@ -131,7 +134,9 @@ class DecoderLayer(EncoderLayer):
         if self.cross_attention is not None:
             assert memory is not None, "a decoder with an encoder starts from its memory"
             found, weights = self.cross_attention(self.around_cross.norm_before(x), *memory, self.shares_weights)
-            x = self.around_cross(x, tap("decoder.context", found) if self.last else found)
+            if not compiling() and self.last:
+                found = tap("decoder.context", found)
+            x = self.around_cross(x, found)
         return self.widen(x), grown, weights
 
 

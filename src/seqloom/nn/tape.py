@@ -33,6 +33,11 @@ def listening(name: str) -> bool:
     return tape is not None and tape.listens(name)
 
 
+def playing() -> bool:
+    """Is there a tape around the current call?"""
+    return _playing.get() is not None
+
+
 class Tape:
     """Records the named taps, in the order of their steps, and replaces what it is told to replace."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import islice
 from typing import Annotated, Literal, Protocol, cast
 
@@ -19,6 +20,7 @@ from torch import nn
 from seqloom.batch import Batch
 from seqloom.config import Kind, Settings, kind_of
 from seqloom.errors import SeqloomError, nearest
+from seqloom.nn.fusion import fusing
 from seqloom.runtime import Precision, autocast, seed_step
 from seqloom.tasks.base import E, Loss, M, P, Task
 from seqloom.training import gradients
@@ -103,6 +105,7 @@ def fit(
     seed: int,
     precision: Precision = "float32",
     record: bool = False,
+    fuse: bool = False,
     resume: Snapshot | None = None,
     stop: Callable[[], str | None] = lambda: None,
     samples: Samples = lambda model: (),
@@ -110,14 +113,14 @@ def fit(
 ) -> Iterator[Event]:
     """Train `model` in place, yielding events; `stop` is asked after each step whether to end, and why.
 
-    `record` turns steps into CUDA graphs (`graphs.py`); ask `obstacle` first.
+    `record` turns steps into CUDA graphs (`graphs.py`); ask `obstacle` first. `fuse` compiles layers (`nn/fusion.py`).
     """
     state = _begin(model, settings, _last_step(settings, batches), precision, resume)
     now = state.counters
     device = next(iter(state.optimiser.parameters.values())).device
 
     def loss_of(batch: Batch) -> Loss:
-        with autocast(device, precision):
+        with autocast(device, precision), fusing() if fuse else nullcontext():
             return task.loss(model, batch.to(device), now.step + 1)
 
     parameters = [*state.optimiser.parameters.values()]
