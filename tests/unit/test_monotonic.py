@@ -62,15 +62,15 @@ def parts_of(model: EncoderDecoder, source: list[int], target: list[int]) -> tup
     transitions = torch.zeros(len(h), len(states), len(states), dtype=torch.float64)
     emissions = torch.zeros(len(h), len(states), V, dtype=torch.float64)
     for t, query in enumerate(h):
-        scores = decoder.score(query[None, None], decoder.score.keys(states[None]))[0, 0]
-        for j, place in enumerate(states):
-            z = torch.tanh(decoder.place.weight @ place + decoder.place.bias + decoder.query.weight @ query)
-            jumps = torch.zeros(len(states), dtype=torch.float64)
-            if decoder.jumps is not None:
-                jumps = torch.cat([decoder.jumps(z), jumps])
-            first = max(j, 1)  # nothing comes back to the place before the first
-            transitions[t, j, first:] = (scores[first:] + jumps[first - j : len(states) - j]).softmax(-1)
-            emissions[t, j] = (decoder.output.weight @ z + decoder.output.bias).softmax(-1)
+        z = torch.tanh(decoder.place(states) + decoder.query(query))  # P A
+        stay, stop = decoder.moves(z).sigmoid().unbind(-1)
+        stay[0], stay[-1], stop[-1] = 0.0, 1.0, 1.0
+        for j in range(len(states)):
+            transitions[t, j, j] = stay[j]
+            for i in range(j + 1, len(states)):
+                transitions[t, j, i] = (1 - stay[j]) * stop[i] * (1 - stop[j + 1 : i]).prod()
+        torch.testing.assert_close(transitions[t].sum(-1), torch.ones(len(states), dtype=torch.float64))
+        emissions[t] = decoder.output(z).softmax(-1)
     return transitions, emissions[:, 1:]
 
 
@@ -93,7 +93,7 @@ def joint(parts: tuple[Tensor, Tensor], target: list[int], path: tuple[int, ...]
 
 @pytest.mark.parametrize(
     "raw",
-    [{}, {"score": "additive", "layers": 2, "jumps": 0}, {"hidden": 7, "jumps": 1}, {"jumps": 3}, {"jumps": 9}],
+    [{}, {"layers": 2, "start": "zero"}, {"hidden": 7, "cell": "gru"}],
     ids=str,
 )
 @torch.no_grad()
@@ -235,7 +235,7 @@ def test_gradients_of_the_sum_over_alignments() -> None:
 
 
 def test_every_parameter_is_reached() -> None:
-    model = network(layers=2, score="additive")
+    model = network(layers=2)
     found = torch.autograd.grad(model.losses(some_batch(), smoothing=0.1)[0].sum(), list(model.parameters()))
     assert all(gradient.isfinite().all() and gradient.any() for gradient in found)
 
@@ -244,8 +244,7 @@ def test_every_parameter_is_reached() -> None:
 def test_long_outputs_and_sharp_scores_stay_finite_in_float32() -> None:
     model = network().float()
     with torch.no_grad():
-        for parameter in decoder_of(model).score.parameters():
-            parameter.mul_(200.0)
+        decoder_of(model).moves.weight.mul_(200.0)
         decoder_of(model).output.weight.mul_(50.0)
     generator = torch.Generator().manual_seed(2)
     source, target = (torch.randint(6, V, (2, length), generator=generator) for length in (40, 60))

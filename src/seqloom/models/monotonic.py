@@ -5,15 +5,18 @@ the forward algorithm, normalised at every step and in log space. With s_1 ... s
 place before the first position that is left and never entered,
 
     history      h_t, a recurrence over y_<t alone;  z_ti = tanh(W_s s_i + W_h h_t + b)
-    transition   p(a_t = i | a_{t-1} = j) = softmax over i >= max(j, 1) of u_i + d_j(i - j);  u_i = score(h_t, s_i),
-                 d_j = D z_tj + e for the first jumps (to stay, to go on by one), 0 for longer ones
+    to stay      p(a_t = j | a_{t-1} = j) = stay_tj = sigmoid(v z_tj + c);  stay_t0 = 0, stay_tS = 1
+    to go on     p(a_t = i | a_{t-1} = j) = (1 - stay_tj) stop_ti prod_{j < k < i} (1 - stop_tk) for i > j,
+                 stop_tk = sigmoid(w z_tk + d);  stop_tS = 1
     emission     p(y | a_t = i) = softmax(O z_ti)
     prior        p(a_t = i | y_<t) = sum_{j <= i} p(a_{t-1} = j | y_<t) p(a_t = i | a_{t-1} = j)
     said         p(y_t | y_<t) = sum_i p(a_t = i | y_<t) p(y_t | a_t = i)
     posterior    p(a_t = i | y_<=t) ~ p(a_t = i | y_<t) p(y_t | a_t = i)
 
-At first e favours to go on by one, the diagonal: from a start without it, models were seen to learn sounds one letter
-late. All longer jumps of a step are two cumulative sums, so that transitions are linear in S. Only the sum over
+So a position that says nothing is passed for what it is, like a silent letter. (Where one softmax over all positions
+ahead chose the next one, letters were skipped that should have been heard.) At first c and d favour to go on by one,
+the diagonal: from an even start, models were seen to learn sounds one letter late. With C_ti the logs of (1 - stop_tk)
+summed up to i, all moves of a step are one cumulative sum, so that transitions are linear in S. Only the sum over
 alignments is a loop over T. The decoder speaks for itself: its features are log p(y_t | y_<t), its head is `none`.
 Every token is weighed at every position: this is for small vocabularies (characters, phonemes), and large ones are
 refused.
@@ -41,14 +44,13 @@ from seqloom.nn.dropout import CheapDropout
 from seqloom.nn.frontends import Embedding
 from seqloom.nn.layers import cells, exact, spread
 from seqloom.nn.recurrent import CELLS, LSTM
-from seqloom.nn.scores import SCORES, Bilinear
 from seqloom.nn.tape import listening, tap
 from seqloom.shapes import Features, Float, Rows, RowTokens, Tensor
 
 NEVER = -1e30  # log of what cannot be; finite, because -inf minus -inf has no gradient
 MOST_TOKENS = 4096  # of the target vocabulary
 EMISSION_CELLS = 1 << 25  # emissions beyond this many cells (N T S V) never exist whole
-GO_ON = 2.0  # the first score of going on by one
+GO_ON = 2.0  # the first scores of leaving a position, and of stopping at the next
 TAP = "decoder.attention"
 
 Places = Float[Tensor, "N T P"]
@@ -65,8 +67,6 @@ class Monotonic(Decoder):
         layers: int = Field(1, ge=1, le=1000)
         dropout: Dropout = 0.0
         start: FirstState = "bridge"  # how the encoder's summary becomes the first state
-        score: Annotated[config.Settings, Kind(SCORES)] = Bilinear.Settings()  # of the transitions
-        jumps: int = Field(2, ge=0)  # so many have a score of their own: to stay, to go on by one, by two, ...
         hidden: int | None = Field(None, ge=1)  # width of z; that of the decoder by default
 
         @property
@@ -89,18 +89,16 @@ class Monotonic(Decoder):
         shape = {"width": settings.width, "layers": settings.layers, "dropout": settings.dropout}
         history = RecurrentDecoder.Settings.model_validate({**shape, "cell": settings.cell, "start": settings.start})
         self.history = RecurrentDecoder(history, embedding=embedding, encoder=encoder)
-        self.score = SCORES.build(settings.score, query=settings.width, key=encoder.width)
         hidden = settings.hidden or settings.width
         self.place = nn.Linear(encoder.width, hidden)
         self.query = nn.Linear(settings.width, hidden, bias=False)
         self.output = nn.Linear(hidden, self.width)
-        self.jumps = nn.Linear(hidden, settings.jumps) if settings.jumps else None
-        if self.jumps is not None:
-            nn.init.zeros_(self.jumps.bias)
-            nn.init.constant_(self.jumps.bias[1:2], GO_ON)
+        self.moves = nn.Linear(hidden, 2)  # to stay; to stop there, coming from before
+        with torch.no_grad():
+            self.moves.bias.copy_(torch.tensor([-GO_ON, GO_ON]))
         self.dropout = CheapDropout(settings.dropout)
 
-    # --- state: rows of the history, "prior" and "emissions"; sources "keys", "places", "mask", "order"; P = 1 + S ----
+    # --- state: rows of the history, "prior" and "emissions"; sources "places", "mask", "order"; P = 1 + S ------------
 
     def start(self, memories: Mapping[str, Memory] | None, rows: int) -> State:
         assert memories is not None, "this decoder aligns to a memory"
@@ -109,8 +107,7 @@ class Monotonic(Decoder):
         order = torch.argsort(~memory.mask, dim=1, stable=True)  # of a memory of several sources, the gaps go last
         states = memory.states.gather(1, order[..., None].expand_as(memory.states))
         states = F.pad(states, (0, 0, 1, 0))  # B P D: s_0 = 0 comes first
-        sources = {"keys": self.score.keys(states), "places": self.place(states)}
-        sources |= {"mask": memory.mask.gather(1, order), "order": order}
+        sources = {"places": self.place(states), "mask": memory.mask.gather(1, order), "order": order}
         prior = exact(states).new_full((rows, states.shape[1]), NEVER)
         prior[:, :1] = 0.0  # a_0 = 0
         emissions = prior.new_zeros(*prior.shape, self.width)  # BOS, which is read first, says nothing about a_0
@@ -141,7 +138,7 @@ class Monotonic(Decoder):
         index = tokens[:, :, None, None].expand(-1, -1, emissions.shape[2], 1)  # N T P 1
         before = last[1].gather(2, index[:, 0])[:, None]
         said = torch.cat([before, emissions[:, :-1].gather(3, index[:, 1:])], dim=1).squeeze(3)  # N T P: by a_{t-1}
-        priors = self._priors(last[0], said, self._moves(h, z, state), state)  # N T P
+        priors = self._priors(last[0], said, self._moves(z, state), state)  # N T P
         log_probs = torch.logsumexp(priors[..., None] + emissions, dim=2)  # N T V
         if left is None:
             return log_probs, (priors[:, -1], emissions[:, -1])
@@ -155,16 +152,16 @@ class Monotonic(Decoder):
         hidden: Tensor = self.dropout(torch.tanh(self.query(h)[:, :, None] + places))
         return hidden
 
-    def _moves(self, h: Features, z: Float[Tensor, "N T P A"], state: State) -> Moves:
+    def _moves(self, z: Float[Tensor, "N T P A"], state: State) -> Moves:
         """Everything about the transitions that does not depend on what was said."""
-        mask = spread(state.sources["mask"], len(h))[:, None]  # N 1 S
-        entered, left = (F.pad(mask, (1, 0), value=first) for first in (False, True))  # N 1 P: s_0 is left only
-        scores = exact(self.score(h, state.sources["keys"])).masked_fill(~entered, NEVER)  # N T P
-        jumps = () if self.jumps is None else exact(self.jumps(z)).unbind(-1)  # d_j(k), N T P each
-        ahead = torch.logcumsumexp(scores.flip(-1), dim=-1).flip(-1)  # log sum_{i >= j} exp(u_i)
-        near = [_shifted(scores, -k) + jump for k, jump in enumerate(jumps)]
-        total = torch.logsumexp(torch.stack([*near, _shifted(ahead, -len(jumps))]), dim=0)
-        return Moves(scores, torch.stack(jumps) if jumps else None, total.masked_fill(~left, -NEVER))
+        inside = F.pad(spread(state.sources["mask"], len(z)), (1, 0), value=False)[:, None]  # N 1 P: without s_0
+        more = F.pad(inside[..., 1:], (0, 1), value=False)  # is there another one behind?
+        stay, stop = exact(self.moves(z)).unbind(-1)  # N T P each
+        stays = F.logsigmoid(stay).masked_fill(~more, 0.0).masked_fill(~inside, NEVER)
+        leaves = F.logsigmoid(-stay).masked_fill(~inside, 0.0).masked_fill(~more, NEVER)
+        stops = F.logsigmoid(stop).masked_fill(~more, 0.0).masked_fill(~inside, NEVER)
+        passed = F.logsigmoid(-stop).masked_fill(~inside, 0.0).cumsum(-1)  # C
+        return Moves(stays, leaves - passed, stops + _shifted(passed))
 
     def _priors(self, prior: Float[Tensor, "N P"], said: Places, moves: Moves, state: State) -> Places:
         """log p(a_t | y_<t) at every step, from the one before and what each position had to do with the token said."""
@@ -179,28 +176,21 @@ class Monotonic(Decoder):
 
 @dataclass(frozen=True)
 class Moves:
-    """The transitions of all steps, as logs: from j to i, scores_i + (jumps_{i-j, j} or 0) - total_j."""
+    """The transitions of all steps, as logs: `stays` from j to itself, from j to a later i `leaves_j` + `stops_i`."""
 
-    scores: Places
-    jumps: Float[Tensor, "J N T P"] | None
-    total: Places  # -NEVER behind the mask: nothing leaves a position that is not there
+    stays: Places
+    leaves: Places  # - C_j
+    stops: Places  # + C_{i-1}
 
     def step(self, posterior: Float[Tensor, "N P"], t: int) -> Float[Tensor, "N P"]:
         """log p(a_t), after p(a_{t-1})."""
-        leaving = posterior - self.total[:, t]
-        if self.jumps is None:
-            return (self.scores[:, t] + torch.logcumsumexp(leaving, dim=-1)).clamp(min=NEVER)
-        near = [_shifted(leaving + jump, k) for k, jump in enumerate(self.jumps[:, :, t])]
-        far = _shifted(torch.logcumsumexp(leaving, dim=-1), len(near))
-        return (self.scores[:, t] + torch.logsumexp(torch.stack([*near, far]), dim=0)).clamp(min=NEVER)
+        left = torch.logcumsumexp((posterior + self.leaves[:, t]).clamp(min=NEVER), dim=-1)  # by any up to j
+        return torch.logaddexp(posterior + self.stays[:, t], _shifted(left) + self.stops[:, t]).clamp(min=NEVER)
 
 
-def _shifted(values: Float[Tensor, "*r P"], places: int) -> Float[Tensor, "*r P"]:
-    """Moved so many places to the right (to the left if negative); what comes in from outside is never."""
-    width = values.shape[-1]
-    if places < 0:
-        return F.pad(values[..., min(-places, width) :], (0, min(-places, width)), value=NEVER)
-    return F.pad(values[..., : max(0, width - places)], (min(places, width), 0), value=NEVER)
+def _shifted(values: Float[Tensor, "*r P"]) -> Float[Tensor, "*r P"]:
+    """Moved one place to the right; what comes in from outside is never."""
+    return F.pad(values[..., :-1], (1, 0), value=NEVER)
 
 
 def _watched(prior: Float[Tensor, "N P"], state: State) -> Float[Tensor, "N P"]:
