@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import ParamSpec, TypeVar
 
 import torch
+from torch.fx.experimental import _config as symbolic_shapes
 
 from seqloom.errors import SeqloomError
 from seqloom.nn.tape import playing
@@ -49,6 +50,7 @@ def fusible(function: Callable[P, T]) -> Callable[P, T]:
         if backend is None or playing():
             return function(*args, **kwargs)
         if backend not in compiled:
+            symbolic_shapes.use_duck_shape = False  # lengths that are equal in the first batch will not stay so
             compiled[backend] = torch.compile(function, dynamic=True, backend=backend)
         try:
             return compiled[backend](*args, **kwargs)
