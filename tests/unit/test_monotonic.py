@@ -40,6 +40,7 @@ def network(**decoder: object) -> EncoderDecoder:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(2.0)  # away from the middle, where every alignment is alike
+        decoder_of(model).again.normal_()
     return model.double().eval()
 
 
@@ -52,26 +53,27 @@ def decoder_of(model: EncoderDecoder) -> Monotonic:
     return model.decoder
 
 
-def parts_of(model: EncoderDecoder, source: list[int], target: list[int]) -> tuple[Tensor, Tensor]:
-    """Transitions p(a_t = i | a_{t-1} = j) (T P P, row j) and emissions p(y | a_t = i) (T S V) as the equations say."""
+Parts = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+def parts_of(model: EncoderDecoder, source: list[int], target: list[int]) -> Parts:
+    """As the equations say: stay (T 2 P), leave (T 2 P), come from j to i (T P P) and emissions (T 2 P V)."""
     decoder, sources = decoder_of(model), {"source": Tokens.pad([source])}
     memory = model.encode(sources)["source"]
     state = model.start(sources, 1)
     h = decoder.history(torch.tensor([[BOS, *target[:-1]]]), state)[0][0]  # T D
     states = torch.cat([torch.zeros(1, WIDTH, dtype=torch.float64), memory.states[0]])  # P D: s_0, s_1, ...
-    transitions = torch.zeros(len(h), len(states), len(states), dtype=torch.float64)
-    emissions = torch.zeros(len(h), len(states), V, dtype=torch.float64)
-    for t, query in enumerate(h):
-        z = torch.tanh(decoder.place(states) + decoder.query(query))  # P A
-        stay, stop = decoder.moves(z).sigmoid().unbind(-1)
-        stay[0], stay[-1], stop[-1] = 0.0, 1.0, 1.0
+    first = decoder.place(states) + decoder.query(h)[:, None]  # T P A
+    z = torch.tanh(torch.stack([first, first + decoder.again], dim=1))  # T 2 P A
+    stay, stop = decoder.moves(z).sigmoid().unbind(-1)  # T 2 P
+    stay[..., 0], stay[..., -1], stop[..., -1] = 0.0, 1.0, 1.0
+    come = torch.zeros(len(h), len(states), len(states), dtype=torch.float64)
+    for t in range(len(h)):
         for j in range(len(states)):
-            transitions[t, j, j] = stay[j]
             for i in range(j + 1, len(states)):
-                transitions[t, j, i] = (1 - stay[j]) * stop[i] * (1 - stop[j + 1 : i]).prod()
-        torch.testing.assert_close(transitions[t].sum(-1), torch.ones(len(states), dtype=torch.float64))
-        emissions[t] = decoder.output(z).softmax(-1)
-    return transitions, emissions[:, 1:]
+                come[t, j, i] = stop[t, 0, i] * (1 - stop[t, 0, j + 1 : i]).prod()
+    torch.testing.assert_close(come[:, :-1].sum(-1), torch.ones(len(h), len(source), dtype=torch.float64))
+    return stay, 1 - stay, come, decoder.output(z).softmax(-1)
 
 
 def alignments(steps: int, places: int) -> Iterator[tuple[int, ...]]:
@@ -79,15 +81,18 @@ def alignments(steps: int, places: int) -> Iterator[tuple[int, ...]]:
     yield from combinations_with_replacement(range(places), steps)
 
 
-def joint(parts: tuple[Tensor, Tensor], target: list[int], path: tuple[int, ...]) -> Tensor:
+def joint(parts: Parts, target: list[int], path: tuple[int, ...]) -> Tensor:
     """p(y, a): one alignment's own probability, from before the first position on."""
-    transitions, emissions = parts
-    probability, before = torch.ones((), dtype=torch.float64), 0
+    stay, leave, come, emissions = parts
+    probability, before, again = torch.ones((), dtype=torch.float64), 0, 0
     for t, place in enumerate(path):
-        probability = probability * transitions[t, before, 1 + place]
-        if t < len(target):
-            probability = probability * emissions[t, place, target[t]]
+        if 1 + place == before:
+            probability, again = probability * stay[t, again, before], 1
+        else:
+            probability, again = probability * leave[t, again, before] * come[t, before, 1 + place], 0
         before = 1 + place
+        if t < len(target):
+            probability = probability * emissions[t, again, before, target[t]]
     return probability
 
 
@@ -157,7 +162,7 @@ def test_what_is_put_in_the_place_of_the_weights_says_the_token_and_nothing_goes
     model, batch = network(), some_batch()
     assert batch.target is not None
     source, target = SOURCES[0], TARGETS[0]
-    _, emissions = parts_of(model, source, target)
+    emissions = parts_of(model, source, target)[-1]
 
     def second(weights: Tensor, step: int) -> Tensor:
         only = torch.zeros_like(weights)
@@ -166,7 +171,7 @@ def test_what_is_put_in_the_place_of_the_weights_says_the_token_and_nothing_goes
 
     with Tape("decoder.attention", replace={"decoder.attention": second}) as tape:
         nll = model.nll(batch)
-    torch.testing.assert_close(nll[0, 0], -emissions[0, 1, target[0]].log(), atol=1e-10, rtol=0)
+    torch.testing.assert_close(nll[0, 0], -emissions[0, 0, 2, target[0]].log(), atol=1e-10, rtol=0)
     after = tape.steps("decoder.attention")[1]
     assert after[..., 0].max() < 1e-100  # the first place lies behind
     torch.testing.assert_close(after.sum(-1), torch.ones(3, 1, 1, dtype=torch.float64))
@@ -210,7 +215,7 @@ def test_pieces_equal_the_whole_with_their_gradients(ragged: bool, monkeypatch: 
 
     whole = outcome()
     for steps in (1, 2):
-        monkeypatch.setattr(monotonic, "EMISSION_CELLS", steps * 3 * 5 * V)
+        monkeypatch.setattr(monotonic, "EMISSION_CELLS", steps * 3 * 2 * 5 * V)
         pieces = outcome()
         torch.testing.assert_close(pieces[0], whole[0], atol=1e-10, rtol=0)
         for one, other in zip(pieces[2], whole[2], strict=True):
