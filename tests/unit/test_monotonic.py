@@ -98,7 +98,7 @@ def joint(parts: Parts, target: list[int], path: tuple[int, ...]) -> Tensor:
 
 @pytest.mark.parametrize(
     "raw",
-    [{}, {"layers": 2, "start": "zero"}, {"hidden": 7, "cell": "gru"}],
+    [{}, {"layers": 2, "start": "bridge"}, {"hidden": 7, "cell": "gru"}],
     ids=str,
 )
 @torch.no_grad()
@@ -226,7 +226,7 @@ def test_pieces_equal_the_whole_with_their_gradients(ragged: bool, monkeypatch: 
 
 def test_gradients_of_the_sum_over_alignments() -> None:
     """With respect to the memory, through transitions, emissions and the history's first state, padding included."""
-    model = network()
+    model = network(start="bridge")
     mask = torch.tensor([[True, True, True], [True, False, False]])
     tokens = torch.tensor([[BOS, 6, 8], [BOS, 7, EOS]])
     states = torch.randn(2, 3, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
@@ -328,7 +328,7 @@ def test_a_copy_with_insertions_is_learned_and_aligned() -> None:
             "source_embedding": {"width": 16},
             "target_embedding": {"width": 16},
             "encoder": {"width": 16},
-            "decoder": {"kind": "monotonic", "width": 16, "start": "zero"},
+            "decoder": {"kind": "monotonic", "width": 16},
         }
     )
     model = EncoderDecoder(settings, source_vocabulary=V, target_vocabulary=V)

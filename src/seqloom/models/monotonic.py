@@ -67,7 +67,7 @@ class Monotonic(Decoder):
         width: int = Field(256, ge=1)
         layers: int = Field(1, ge=1, le=1000)
         dropout: Dropout = 0.0
-        start: FirstState = "bridge"  # how the encoder's summary becomes the first state
+        start: FirstState = "zero"  # of the history; others let it know the source, which only positions speak for
         hidden: int | None = Field(None, ge=1)  # width of z; that of the decoder by default
 
         @property
