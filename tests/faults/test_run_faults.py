@@ -446,12 +446,13 @@ def test_a_signal_of_the_run_before_ends_the_next(tmp_path: Path) -> None:
 
 
 def test_a_lost_terminal_is_a_request_to_stop_unless_it_is_ignored() -> None:
-    with Signals() as stop:
-        stop()
-        os.kill(os.getpid(), signal.SIGHUP)
-        assert stop() == "preempted"
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # these tests may themselves run under nohup
     try:
+        with Signals() as stop:
+            stop()
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert stop() == "preempted"
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         with Signals() as stop:
             os.kill(os.getpid(), signal.SIGHUP)
             assert stop() is None
