@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
+from seqloom.api.train import Wishes, train
 from seqloom.batch import EOS, Batch, Tokens
 from seqloom.errors import SeqloomError
 from seqloom.models.generator import Generator
 from seqloom.models.model import MODELS
 from seqloom.nn import multihead
-from seqloom.nn.fusion import compiling, fusible, fusing
+from seqloom.nn.fusion import compiling, fusible, fusing, has_fusible
 from seqloom.nn.tape import Tape
+from tiny import write_recipe
 
 VOCABULARY = 12
 STACK = {"kind": "transformer", "width": 8, "layers": 2, "heads": 2, "dropout": 0.0, "positions": "rotary"}
@@ -46,7 +50,8 @@ def outcome(model: Generator, batch: Batch) -> list[Tensor]:
 
 def test_compiled_layers_have_the_same_loss_and_gradient() -> None:
     """In a process of its own: the tests' shape checks of every call are nothing that can be compiled."""
-    done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, timeout=300)
+    shared = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, timeout=300, env=shared)
     assert done.returncode == 0, done.stderr[-2000:]
 
 
@@ -58,6 +63,28 @@ def compare() -> None:
             compiled = outcome(model, batch)
         torch.testing.assert_close(compiled, plain, rtol=1e-9, atol=1e-9)
         assert frames["ok"] == 2, "one function for all layers of the encoder, one for the decoder's, of any length"
+
+
+@pytest.mark.parametrize(
+    ("encoder", "decoder", "there"),
+    [
+        (STACK, STACK, True),
+        (STACK, {"kind": "luong", "width": 8}, True),
+        ({"width": 8}, {"kind": "luong", "width": 8}, False),
+        ({**STACK, "checkpointing": True}, STACK, False),  # computed again, they would run as written
+    ],
+)
+def test_what_can_be_compiled_is_known_before(encoder: object, decoder: object, there: bool) -> None:
+    raw = {"kind": "encoder_decoder", "source_embedding": {"width": 8}, "target_embedding": {"width": 8}}
+    settings = MODELS.settings({**raw, "encoder": encoder, "decoder": decoder})
+    model = MODELS.build(settings, source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY)
+    assert has_fusible(model) is there
+
+
+def test_on_a_cpu_it_is_said_that_nothing_is_compiled(tmp_path: Path) -> None:
+    said: list[str] = []
+    train(write_recipe(tmp_path), tmp_path / "run", ["runtime.compile=fused"], Wishes(tell=said.append))
+    assert any("runtime.compile: fused is for a GPU" in line for line in said) != torch.cuda.is_available()
 
 
 def test_where_a_tape_listens_nothing_is_compiled() -> None:

@@ -54,6 +54,7 @@ from seqloom.errors import SeqloomError
 from seqloom.files import atomic_write
 from seqloom.metrics.perplexity import perplexity
 from seqloom.models.generator import Generator
+from seqloom.nn.fusion import has_fusible
 from seqloom.recipe import Recipe, parameters
 from seqloom.shapes import Tensor
 from seqloom.training import checkpoints
@@ -189,22 +190,26 @@ class _Training:
             raise SeqloomError(error.code, error.what, where=error.where, fix=self._way_out(error.fix)) from None
         return Run(self.folder, reason)
 
-    def _records(self) -> bool:
-        """Do steps become CUDA graphs? On a GPU that is said, or why not."""
-        chosen, device = self.recipe.runtime, self.parts.device
-        if device.type != "cuda" or chosen.compile == "never":
-            return False
-        obstacle = self.parts.task.obstacle(self.parts.network)
+    def _ways(self) -> tuple[bool, bool]:
+        """Do steps become CUDA graphs, and are layers compiled? Said on a GPU, and where it was asked for in vain."""
+        chosen, network = self.recipe.runtime, self.parts.network
+        asked = chosen.compile == "fused"
+        if self.parts.device.type != "cuda" or chosen.compile == "never":
+            if asked:
+                self.wishes.tell("training steps: one by one, runtime.compile: fused is for a GPU")
+            return False, False
+        obstacle = self.parts.task.obstacle(network)
         if chosen.precision == "fp16":
             obstacle = "the scale of fp16 changes"
-        layers = ", layers compiled" if self._fuses() else ""
-        self.wishes.tell("training steps: " + (f"one by one, {obstacle}" if obstacle else "CUDA graphs") + layers)
-        return obstacle is None
-
-    def _fuses(self) -> bool:
-        return self.parts.device.type == "cuda" and self.recipe.runtime.compile == "fused"
+        fuses = asked and has_fusible(network)
+        said = ["training steps: " + (f"one by one, {obstacle}" if obstacle else "CUDA graphs")]
+        if asked:
+            said.append("layers compiled" if fuses else "no layers that can be compiled")
+        self.wishes.tell("; ".join(said))
+        return obstacle is None, fuses
 
     def _events(self, snapshot: Snapshot | None) -> Iterator[Event]:
+        record, fuse = self._ways()
         return fit(
             self.parts.task,
             self.parts.network,
@@ -213,8 +218,8 @@ class _Training:
             validate=self.validate,
             seed=self.recipe.runtime.seed,
             precision=self.recipe.runtime.precision,
-            record=self._records(),
-            fuse=self._fuses(),
+            record=record,
+            fuse=fuse,
             resume=snapshot,
             stop=self.wishes.stop,
             samples=self.samples,

@@ -49,7 +49,7 @@ from seqloom.shapes import Features, Float, Rows, RowTokens, Tensor
 
 NEVER = -1e30  # log of what cannot be; finite, because -inf minus -inf has no gradient
 MOST_TOKENS = 4096  # of the target vocabulary
-EMISSION_CELLS = 1 << 25  # emissions beyond this many cells (N T S V) never exist whole
+EMISSION_CELLS = 1 << 25  # emissions beyond this many cells (N T 2 P V) never exist whole
 GO_ON = 2.0  # the first scores of leaving a position, and of stopping at the next
 TAP = "decoder.attention"
 

@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import ParamSpec, TypeVar
 
 import torch
+from torch import nn
 from torch.fx.experimental import _config as symbolic_shapes
 
 from seqloom.errors import SeqloomError
@@ -40,6 +41,14 @@ def compiling() -> bool:
     return torch.compiler.is_compiling()
 
 
+def has_fusible(model: nn.Module) -> bool:
+    """Is there anything to compile? Not where layers are computed again in the backward pass, outside of `fusing`."""
+    modules = list(model.modules())
+    if any(getattr(module, "checkpointing", False) for module in modules):
+        return False
+    return any(getattr(type(module).forward, "is_fusible", False) for module in modules)
+
+
 def fusible(function: Callable[P, T]) -> Callable[P, T]:
     """Marks a function of tensors that may be compiled: it asks nothing that only the device knows."""
     compiled: dict[str, Callable[P, T]] = {}  # by backend
@@ -60,6 +69,7 @@ def fusible(function: Callable[P, T]) -> Callable[P, T]:
                 raise
             raise refusal from error
 
+    call.is_fusible = True  # type: ignore[attr-defined]
     return call
 
 

@@ -1,4 +1,4 @@
-"""Recurrent cells and stacks of them (MISSION: Elman, LSTM, GRU; bidirectional, multi-layer).
+"""Recurrent cells and stacks of them (Elman, LSTM, GRU; bidirectional, multi-layer).
 
 A cell reads any number of steps from any state: all steps of a sentence in training, one in decoding. torch's fused
 kernels do the work where they exist; the loop over `step` says what they compute and serves the rest.

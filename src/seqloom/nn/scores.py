@@ -1,4 +1,4 @@
-"""Score functions: how well does a query fit each key? (MISSION: dot, scaled dot, bilinear, additive)
+"""Score functions: how well does a query fit each key? (dot, scaled dot, bilinear, additive)
 
 `keys(memory)` is computed once per source; `forward(query, keys)` once per step. Queries come for N = B*K rows while
 keys have B rows: hypotheses of one source share its keys and they are never copied. A score that reads `past` also
