@@ -53,11 +53,14 @@ ROWS = [  # task, recipe, result file, scores to show
         )
         for language, end in {"German": "de", "French": "fr"}.items()
     ),
-    (
-        "Icelandic spelling to phonemes",
-        "[pronunciation-small](recipes/pronunciation-small.yaml)",
-        "recipes/results/pronunciation-small.json",
-        {"string_error": "SER", "per": "PER"},
+    *(
+        (
+            f"{language} spelling to phonemes",
+            f"[pronunciation-{size}](recipes/pronunciation-{size}.yaml)",
+            f"recipes/results/pronunciation-{size}.json",
+            {"string_error": "SER", "per": "PER"},
+        )
+        for size, language in {"small": "Icelandic", "medium": "French", "large": "English (CMUdict)"}.items()
     ),
     (
         "Arabic names to Latin letters",
@@ -95,11 +98,8 @@ ROWS = [  # task, recipe, result file, scores to show
     ),
 ]
 
-DECODER = "with the monotonic decoder before it was corrected"
-TRANSFORMER = "with sinusoidal positions, dropout 0.3 and 60 epochs, as it was before"
 EARLIER = {  # measured before something that they depend on changed, and not again yet
-    "recipes/results/pronunciation-small.json": DECODER,
-    **{f"recipes/results/translation-transformer{end}.json": TRANSFORMER for end in ("", "-en-de", "-en-fr")},
+    "recipes/results/pronunciation-small.json": "with the monotonic decoder before it was corrected",
 }
 
 
@@ -113,13 +113,18 @@ def machine(result: dict[str, object]) -> str:
     return f"{cores} CPU core{'' if cores == 1 else 's'}{beside}"
 
 
-def row(task: str, recipe: str, file: str, shown: dict[str, str]) -> str:
-    result = json.loads((ROOT / file).read_text())
-    scores = "; ".join(
-        f"{name} {result['scores'][kind]['value']:.1f} "
-        f"({result['scores'][kind]['low']:.1f} to {result['scores'][kind]['high']:.1f})"
+def said(scores: dict[str, dict[str, float]], shown: dict[str, str]) -> str:
+    return "; ".join(
+        f"{name} {scores[kind]['value']:.1f} ({scores[kind]['low']:.1f} to {scores[kind]['high']:.1f})"
         for kind, name in shown.items()
     )
+
+
+def row(task: str, recipe: str, file: str, shown: dict[str, str]) -> str:
+    result = json.loads((ROOT / file).read_text())
+    scores = said(result["scores"], shown)
+    if "ensemble" in result:
+        scores += f"; {len(result['runs'])} seeds as one model: {said(result['ensemble'], shown)}"
     seconds = result.get("total_seconds", result["training_seconds"])
     took = f"{seconds / 60:.1f} min on {machine(result)}"
     recipe = ", ".join([recipe, *([EARLIER[file]] if file in EARLIER else [])])
