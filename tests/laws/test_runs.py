@@ -17,6 +17,7 @@ from seqloom.api.search_errors import measure_search_errors
 from seqloom.api.train import Run, Wishes, train
 from seqloom.bundle import open_bundle
 from seqloom.recipe import Recipe, recipe_from
+from seqloom.training import checkpoints
 from seqloom.training.observers import CLOCK_FIELDS
 
 LETTERS = "abcdefgh"
@@ -150,6 +151,19 @@ def test_a_finished_run_is_returned_as_it_is(run: Run, pairs: Path) -> None:
 def test_another_recipe_in_the_same_folder_is_refused(run: Run, pairs: Path) -> None:
     with pytest.raises(seqloom.SeqloomError, match=r"E_RUN.*training.steps: 12 -> 13"):
         train(recipe(pairs, training={"steps": 13, "validate_every": 5, "log_every": 3}), run.folder)
+
+
+@pytest.mark.parametrize("keep", ["best", "last"])
+def test_a_run_ends_with_the_checkpoint_to_keep(keep: str, pairs: Path, tmp_path: Path) -> None:
+    """By a metric turned round the first checkpoint is the best one, and the last one is another."""
+    training = {"steps": 12, "validate_every": 5, "metric": "nll", "better": "higher", "keep": keep}
+    run = train(recipe(pairs, training={**training, "optimiser": {"kind": "adam", "lr": 0.01}}), tmp_path / "run")
+    named = {"best": checkpoints.best(run.folder), "last": checkpoints.last(run.folder)}
+    assert named["best"] != named["last"]
+    kept = named[keep]
+    assert kept is not None
+    for key, tensor in checkpoints.load_weights(kept).items():
+        assert torch.equal(tensor, open_bundle(run.bundle).weights()[key]), key
 
 
 def test_changed_data_is_refused_and_allowed(pairs: Path, tmp_path: Path) -> None:

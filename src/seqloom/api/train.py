@@ -287,8 +287,8 @@ class _Training:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def _finish(self, reason: str) -> None:
-        """Take the best weights, calibrate on dev, write the bundle, and only then call the run finished."""
-        tensors, values = self._best_weights()
+        """Take the weights to keep, calibrate on dev, write the bundle, and only then call the run finished."""
+        tensors, values = self._kept_weights()
         calibration = calibrated(self.parts.model(), self.parts.dev)
         lines = [example.source for _, example in zip(range(SAMPLED_LINES), self.parts.datasets.train(), strict=False)]
         sentences = sum(len(split_sentences(line)) for line in lines) / max(1, len(lines))
@@ -301,11 +301,13 @@ class _Training:
         self._write_bundle(tensors, about)
         atomic_write(self.folder / FINISHED, json.dumps({"reason": reason}).encode())
 
-    def _best_weights(self) -> tuple[dict[str, Tensor], dict[str, Plain]]:
-        """The best checkpoint, or the mean of the last ones where asked for and at least as good."""
-        best = checkpoints.best(self.folder) or checkpoints.last(self.folder)
-        assert best is not None, "a run that ended has a checkpoint"
-        candidates = [checkpoints.load_weights(best)]
+    def _kept_weights(self) -> tuple[dict[str, Tensor], dict[str, Plain]]:
+        """The checkpoint to keep, or the mean of the last ones where asked for and at least as good."""
+        keep = self.recipe.training.keep
+        best = checkpoints.best(self.folder) if keep == "best" else None
+        kept = best or checkpoints.last(self.folder)
+        assert kept is not None, "a run that ended has a checkpoint"
+        candidates = [checkpoints.load_weights(kept)]
         if self.recipe.training.average is not None:
             files = [path / checkpoints.WEIGHTS for path in checkpoints.every(self.folder)]
             candidates.append(average(files[-self.recipe.training.average :]))
@@ -322,7 +324,7 @@ class _Training:
         weights.restore(self.parts.network, candidates[chosen], str(self.folder))
         if len(scored) > 1:
             said = ", ".join(f"{scored[i][metric]:.4f}" for i in range(len(scored)))
-            self.wishes.tell(f"best and averaged {metric}: {said}; kept the {'average' if chosen else 'best'}")
+            self.wishes.tell(f"{keep} and averaged {metric}: {said}; kept the {'average' if chosen else keep}")
         return candidates[chosen], {name: float(value) for name, value in scored[chosen].items()}
 
     def _write_bundle(self, tensors: Mapping[str, Tensor], about: Mapping[str, Plain]) -> None:

@@ -55,6 +55,7 @@ class Training(Settings):
     patience: int | None = Field(default=None, ge=1)  # validations in a row without improvement that end the run
     metric: str = "nll"  # the validation value that chooses the best checkpoint
     better: Literal["auto", "lower", "higher"] = "auto"  # auto: lower for losses and error rates, higher for the rest
+    keep: Literal["best", "last"] = "best"  # the checkpoint that the run ends with; few dev pairs choose by chance
     ema: float | None = Field(default=None, gt=0, lt=1)  # decay of an average of the weights, used for validation
     average: int | None = Field(default=None, ge=2)  # the run ends with the mean of this many checkpoints
     nonfinite: Literal["stop", "skip"] = "stop"
