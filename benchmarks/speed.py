@@ -23,7 +23,8 @@ from torch.nn import functional as F
 
 from seqloom import runtime
 from seqloom.api.train import train
-from seqloom.batch import BOS, Batch
+from seqloom.batch import Batch
+from seqloom.specials import BOS
 from seqloom.data.batching import Batching, TokenBatches
 from seqloom.data.codec import TextCodec
 from seqloom.data.codecs import Codecs

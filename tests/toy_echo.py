@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from seqloom.batch import EOS, SPECIALS, Batch, Tokens
+from seqloom.batch import Batch, Tokens
 from seqloom.models.generator import Generator
+from seqloom.specials import EOS, SPECIALS
 
 WORDS = 8
 VOCABULARY = len(SPECIALS) + WORDS

@@ -9,8 +9,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from seqloom.batch import EOS, Batch, Tokens
+from seqloom.batch import Batch, Tokens
 from seqloom.runtime import seed_step, seeded_random
+from seqloom.specials import EOS
 from seqloom.tasks.base import Loss, Task
 
 VOCABULARY = 12

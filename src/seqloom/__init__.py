@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from seqloom.api.compare import compare
     from seqloom.api.distill import Distillation, distill
+    from seqloom.api.engine import Engine, load_engine
     from seqloom.api.evaluate import RunEvaluation, evaluate, evaluate_files
+    from seqloom.api.export import export_run
     from seqloom.api.fusion import fuse
     from seqloom.api.load import load, load_ensemble
     from seqloom.api.many import train_many
@@ -31,9 +33,12 @@ _HOMES = {
     "compare": "seqloom.api.compare",
     "distill": "seqloom.api.distill",
     "Distillation": "seqloom.api.distill",
+    "Engine": "seqloom.api.engine",
+    "load_engine": "seqloom.api.engine",
     "evaluate": "seqloom.api.evaluate",
     "evaluate_files": "seqloom.api.evaluate",
     "RunEvaluation": "seqloom.api.evaluate",
+    "export_run": "seqloom.api.export",
     "fuse": "seqloom.api.fusion",
     "train_many": "seqloom.api.many",
     "load": "seqloom.api.load",
@@ -48,6 +53,7 @@ _HOMES = {
 
 __all__ = [
     "Distillation",
+    "Engine",
     "Model",
     "Options",
     "Prediction",
@@ -58,8 +64,10 @@ __all__ = [
     "distill",
     "evaluate",
     "evaluate_files",
+    "export_run",
     "fuse",
     "load",
+    "load_engine",
     "load_ensemble",
     "train",
     "train_many",

@@ -14,10 +14,6 @@ from seqloom.shapes import Bool, Float, Int, Shaped, Tensor
 
 Embed = Callable[[Tensor], Tensor]  # ids (B S) -> vectors (B S D)
 
-# The special tokens are ids, not strings: a text that spells "<eos>" is text. Every vocabulary begins with these.
-PAD, UNK, BOS, EOS, MASK, SEP = range(6)
-SPECIALS = ("<pad>", "<unk>", "<bos>", "<eos>", "<mask>", "<sep>")  # how they are shown, never how they are read
-
 
 @dataclass(frozen=True)
 class Tokens:
@@ -94,6 +90,12 @@ class Frames:
 
 
 Source = Tokens | Frames
+
+
+def source_lengths(sources: Mapping[str, Source]) -> Int[Tensor, "B"]:
+    """S of every source: its real positions; of several sources together, those of the longest."""
+    assert sources, "search needs at least one source: it says how many there are"
+    return torch.stack([source.lengths for source in sources.values()]).amax(0)
 
 
 @dataclass(frozen=True)

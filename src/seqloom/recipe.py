@@ -14,7 +14,6 @@ import torch
 from pydantic import Field, model_validator
 from torch import nn
 
-from seqloom.batch import SPECIALS
 from seqloom.config import Kind, Settings, Table, kind_of, override, read_yaml, validated
 from seqloom.data.batching import Batching
 from seqloom.data.codec import TextCodec
@@ -32,6 +31,7 @@ from seqloom.models.memories import ExtraSource
 from seqloom.models.model import MODELS, EncoderDecoder
 from seqloom.nn.frontends import Embedding
 from seqloom.runtime import Runtime, check_room, seed_step
+from seqloom.specials import SPECIALS
 from seqloom.tasks.transduce import SearchSettings, Transduce
 from seqloom.training.loop import Training
 

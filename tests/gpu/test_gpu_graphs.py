@@ -8,10 +8,11 @@ from random import Random
 import pytest
 import torch
 
-from seqloom.batch import EOS, Batch, Tokens
+from seqloom.batch import Batch, Tokens
 from seqloom.config import validated
 from seqloom.models.model import MODELS
 from seqloom.runtime import Runtime, apply, seed_step
+from seqloom.specials import EOS
 from seqloom.tasks.base import Loss
 from seqloom.tasks.transduce import SearchSettings, Transduce
 from seqloom.training import gradients, graphs

@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqloom.batch import EOS, SPECIALS, Batch, Tokens
+from seqloom.batch import Batch, Tokens
 from seqloom.config import Settings, Table
 from seqloom.errors import SeqloomError
 from seqloom.models.heads import HEADS
@@ -28,6 +28,7 @@ from seqloom.nn.frontends import EMBEDDINGS
 from seqloom.nn.layers import COMPOSITIONS
 from seqloom.nn.recurrent import CELLS
 from seqloom.nn.scores import SCORES
+from seqloom.specials import EOS, SPECIALS
 
 SOURCE_VOCABULARY, TARGET_VOCABULARY, EXTRA_VOCABULARY = 12, 10, 10
 WIDTH = 4

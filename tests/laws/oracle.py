@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import pytest
 import torch
 
-from seqloom.batch import BOS, EOS, SPECIALS, UNK, Source, Tokens
+from seqloom.batch import Source, Tokens
 from seqloom.config import Settings
 from seqloom.models.contracts import State
 from seqloom.search.hypotheses import LENGTHS, Hypothesis
 from seqloom.search.pattern import Spelling
+from seqloom.specials import BOS, EOS, SPECIALS, UNK
 
 PRIME = 1_000_003
 

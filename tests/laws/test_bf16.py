@@ -6,12 +6,13 @@ import pytest
 import torch
 from cases import EXTRA_CASES, JOINT_CASES, STACK_CASES, TABLE_CASES, Case, fresh, gradients, some_batch
 
-from seqloom.batch import EOS, Batch, Tokens
+from seqloom.batch import Batch, Tokens
 from seqloom.models.generator import Generator
 from seqloom.runtime import Precision, autocast
 from seqloom.search.limits import Limits
 from seqloom.search.loop import search
 from seqloom.search.strategies import Beam
+from seqloom.specials import EOS
 
 CPU = torch.device("cpu")
 ROUNDED = 0.15  # nats of a token's loss, at most; bf16 keeps three digits, and a softmax of sharp scores few of them

@@ -11,7 +11,7 @@ import pytest
 import torch
 from oracle import Oracle, exhaustive, forced, letters, rows_of, same, some_sources, spelling
 
-from seqloom.batch import BOS, EOS, MASK, PAD, SEP, UNK, Frames, Tokens
+from seqloom.batch import Frames, Tokens
 from seqloom.config import Settings, kind_of
 from seqloom.models.contracts import State
 from seqloom.search.constraints import CONSTRAINTS, Constraint, Prefix
@@ -19,6 +19,7 @@ from seqloom.search.exact import best_first, search_errors
 from seqloom.search.hypotheses import LENGTHS, length
 from seqloom.search.loop import Limits, search
 from seqloom.search.strategies import STRATEGIES, Beam
+from seqloom.specials import BOS, EOS, MASK, PAD, SEP, UNK
 
 NORMALISATIONS: dict[str, list[Settings]] = {
     "none": [LENGTHS.settings("none")],

@@ -10,7 +10,7 @@ import pytest
 import torch
 from oracle import Oracle, exhaustive, forced, outputs, rows_of, same, some_sources
 
-from seqloom.batch import EOS, UNK, Tokens
+from seqloom.batch import Tokens
 from seqloom.config import Settings
 from seqloom.errors import SeqloomError
 from seqloom.models.contracts import State
@@ -19,6 +19,7 @@ from seqloom.search.constraints import CONSTRAINTS
 from seqloom.search.hypotheses import LENGTHS, Hypothesis
 from seqloom.search.loop import Limits, search
 from seqloom.search.strategies import STRATEGIES, Beam, Diverse, Lexical
+from seqloom.specials import EOS, UNK
 
 Phrases = list[list[list[int]]]
 NONE = LENGTHS.settings("none")

@@ -23,11 +23,12 @@ from cases import (
 )
 from torch import Tensor
 
-from seqloom.batch import BOS, EOS, MASK, PAD, UNK, Batch, Tokens
+from seqloom.batch import Batch, Tokens
 from seqloom.data.corpus import Pair
 from seqloom.models.generator import shifted
 from seqloom.models.model import EncoderDecoder
 from seqloom.nn.tape import Tape
+from seqloom.specials import BOS, EOS, MASK, PAD, UNK
 from seqloom.tasks.sampling import Schedule
 from seqloom.tasks.transduce import SearchSettings, Transduce
 

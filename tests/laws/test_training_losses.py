@@ -8,10 +8,11 @@ import pytest
 import torch
 from cases import EXTRA_CASES, JOINT_CASES, STACK_CASES, TABLE_CASES, TARGET_VOCABULARY, Case, close, fresh, some_batch
 
-from seqloom.batch import EOS, Batch, Tokens
+from seqloom.batch import Batch, Tokens
 from seqloom.models.generator import Generator
 from seqloom.runtime import seed_step
 from seqloom.search.limits import Limits
+from seqloom.specials import EOS
 from seqloom.tasks.risk import ExpectedRisk, Risk, expected
 from seqloom.tasks.transduce import SearchSettings, Transduce
 

@@ -14,8 +14,9 @@ from commands import Command, write_recipe
 from seqloom import Model, SeqloomError, load
 from seqloom.api.fusion import fuse
 from seqloom.api.options import Options
-from seqloom.batch import EOS, UNK, Batch, Tokens
+from seqloom.batch import Batch, Tokens
 from seqloom.data.batching import ended
+from seqloom.specials import EOS, UNK
 
 pytest_plugins = ["command_fixtures"]
 

@@ -8,11 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from seqloom.batch import EOS, Batch, Tokens
+from seqloom.batch import Batch, Tokens
 from seqloom.config import validated
 from seqloom.errors import SeqloomError
 from seqloom.models.model import EncoderDecoder
 from seqloom.recipe import Recipe
+from seqloom.specials import EOS
 from seqloom.tasks.alignment import guided, repeated
 from seqloom.tasks.transduce import SearchSettings, Transduce
 

@@ -11,7 +11,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.batch import EOS, PAD
 from seqloom.data.batching import Batching, TokenBatches, collate_pairs, in_order, padding_share, plan
 from seqloom.data.codec import TextCodec
 from seqloom.data.codecs import Codecs, Pair
@@ -19,6 +18,7 @@ from seqloom.data.corpus import Corpus, Limits
 from seqloom.data.mixing import Mixture
 from seqloom.data.readers import Example
 from seqloom.data.recutting import one_by_one
+from seqloom.specials import EOS, PAD
 
 lengths = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), max_size=120)
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.batch import SEP, SPECIALS, UNK
 from seqloom.data.codec import TextCodec
 from seqloom.data.codecs import Codecs
 from seqloom.data.tokenizers import TOKENIZERS
 from seqloom.errors import SeqloomError
+from seqloom.specials import SEP, SPECIALS, UNK
 
 
 def codec(texts: list[str], **tokenizer: object) -> TextCodec:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from seqloom.batch import BOS, EOS, UNK, Batch, Source, Tokens
+from seqloom.batch import Batch, Source, Tokens
 from seqloom.models import heads
 from seqloom.models.contracts import State
 from seqloom.models.copying import copyable
@@ -19,6 +19,7 @@ from seqloom.nn.tape import Tape
 from seqloom.search.exact import best_first
 from seqloom.search.loop import Limits, search
 from seqloom.search.strategies import STRATEGIES
+from seqloom.specials import BOS, EOS, UNK
 from seqloom.tasks.transduce import SearchSettings, Transduce
 
 V, FEATURES, PLACES = 9, 3, 5

@@ -12,11 +12,11 @@ import seqloom
 from seqloom.api.extension import added, carry_over, extended
 from seqloom.api.model import Model
 from seqloom.api.train import Wishes, train
-from seqloom.batch import SPECIALS
 from seqloom.data.batching import collate_pairs
 from seqloom.data.examples import Example
 from seqloom.models.generator import Generator
 from seqloom.recipe import Recipe, build_model, recipe_from
+from seqloom.specials import SPECIALS
 
 OLD, LATER = "abcdef", "abcdefxyz"
 

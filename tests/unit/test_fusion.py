@@ -13,13 +13,14 @@ import torch
 from torch import Tensor
 
 from seqloom.api.train import Wishes, train
-from seqloom.batch import EOS, Batch, Tokens
+from seqloom.batch import Batch, Tokens
 from seqloom.errors import SeqloomError
 from seqloom.models.generator import Generator
 from seqloom.models.model import MODELS
 from seqloom.nn import multihead
 from seqloom.nn.fusion import compiling, fusible, fusing, has_fusible
 from seqloom.nn.tape import Tape
+from seqloom.specials import EOS
 from tiny import write_recipe
 
 VOCABULARY = 12

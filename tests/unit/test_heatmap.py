@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from seqloom.batch import BOS, EOS
 from seqloom.data.batching import ended
 from seqloom.data.codec import TextCodec
 from seqloom.data.codecs import Codecs
@@ -22,6 +21,7 @@ from seqloom.models.model import EncoderDecoder
 from seqloom.nn.tape import Tape
 from seqloom.probe.explain import AttentionMap, attention
 from seqloom.probe.heatmap import LONGEST, Style, render, style_of
+from seqloom.specials import BOS, EOS
 
 TEXTS = ["abcdef", "fedcba", "a b c"]
 ANSI = re.compile("\x1b\\[[0-9;]*m")

@@ -7,7 +7,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from seqloom.batch import BOS, EOS, SEP, Batch, Frames, Tokens
+from seqloom.batch import Batch, Frames, Tokens
 from seqloom.errors import SeqloomError
 from seqloom.models.generator import shifted
 from seqloom.models.joint import Joint, without_gaps
@@ -15,6 +15,7 @@ from seqloom.models.model import MODELS, EncoderDecoder, Ensemble
 from seqloom.nn.tape import Tape
 from seqloom.search.loop import search
 from seqloom.search.strategies import STRATEGIES
+from seqloom.specials import BOS, EOS, SEP
 from toy_echo import VOCABULARY, echoes, share_right, trained
 
 SIZE = 12

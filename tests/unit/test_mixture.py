@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from seqloom.batch import BOS, EOS, SPECIALS, UNK, Tokens
+from seqloom.batch import Tokens
 from seqloom.models.contracts import Scorer, State
 from seqloom.models.heads import HEADS
 from seqloom.models.mixture import Mixture, Sourceless
@@ -18,6 +18,7 @@ from seqloom.models.tables import DECODERS
 from seqloom.nn.frontends import EMBEDDINGS
 from seqloom.search.loop import Limits, search
 from seqloom.search.strategies import STRATEGIES
+from seqloom.specials import BOS, EOS, SPECIALS, UNK
 
 VOCABULARY = 12
 TRANSFORMER = {"kind": "transformer", "width": 8, "heads": 2, "layers": 2}

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from seqloom.batch import BOS, EOS, Batch, Tokens
+from seqloom.batch import Batch, Tokens
 from seqloom.config import validated
 from seqloom.errors import SeqloomError
 from seqloom.models import monotonic
@@ -21,6 +21,7 @@ from seqloom.models.monotonic import Monotonic
 from seqloom.nn.tape import Tape
 from seqloom.recipe import Recipe
 from seqloom.search.strategies import STRATEGIES
+from seqloom.specials import BOS, EOS
 from seqloom.tasks.transduce import SearchSettings, Transduce
 
 V, WIDTH = 9, 4

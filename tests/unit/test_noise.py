@@ -9,9 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.batch import EOS, MASK, SEP, SPECIALS, UNK, Tokens
+from seqloom.batch import Tokens
 from seqloom.config import validated
 from seqloom.errors import SeqloomError
+from seqloom.specials import EOS, MASK, SEP, SPECIALS, UNK
 from seqloom.tasks.noise import Noise, dropped, edited, noisy, swapped, words
 
 FIRST, VOCABULARY = len(SPECIALS), 5_000

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from seqloom.batch import EOS, Batch, Tokens
+from seqloom.batch import Batch, Tokens
 from seqloom.models.model import EncoderDecoder
 from seqloom.runtime import seed_step
 from seqloom.search.limits import Limits
+from seqloom.specials import EOS
 from seqloom.tasks.risk import ExpectedRisk, Risk, expected
 from seqloom.tasks.transduce import SearchSettings, Transduce
 

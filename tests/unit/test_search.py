@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from seqloom.batch import BOS, EOS, PAD, UNK, Source, Tokens
+from seqloom.batch import Source, Tokens
 from seqloom.config import Settings
 from seqloom.errors import SeqloomError
 from seqloom.models.contracts import State
@@ -22,6 +22,7 @@ from seqloom.search.hypotheses import LENGTHS, Hypothesis, length
 from seqloom.search.loop import Limits, search
 from seqloom.search.noise import fingerprints, uniforms
 from seqloom.search.strategies import STRATEGIES, Beam, Greedy, Sample
+from seqloom.specials import BOS, EOS, PAD, UNK
 
 A, B, C = 6, 7, 8
 NAMES = {"<eos>": EOS, "<unk>": UNK, "<bos>": BOS, "<pad>": PAD, "a": A, "b": B, "c": C}

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqloom.api.asking import spelling
-from seqloom.batch import EOS, SPECIALS, UNK
 from seqloom.data.codec import TextCodec
 from seqloom.errors import SeqloomError
 from seqloom.search.constraints import CONSTRAINTS, Constraint, Trie
 from seqloom.search.expression import MAX_REPEATS, compiled
 from seqloom.search.pattern import Pattern, Spelling
+from seqloom.specials import EOS, SPECIALS, UNK
 
 
 def matches(expression: str, text: str) -> bool:

@@ -11,11 +11,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from seqloom.batch import BOS, EOS, PAD, SPECIALS, UNK
 from seqloom.data.codec import TextCodec, normalise
 from seqloom.data.tokenizers import TOKENIZERS
 from seqloom.data.vocabulary import Vocabulary
 from seqloom.errors import SeqloomError
+from seqloom.specials import BOS, EOS, PAD, SPECIALS, UNK
 
 pieces = st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=4), unique=True, max_size=20)
 

@@ -9,7 +9,7 @@ import torch
 
 from seqloom.api.options import Options
 from seqloom.api.predictions import Prediction
-from seqloom.batch import EOS, SPECIALS, UNK, Tokens
+from seqloom.batch import Tokens
 from seqloom.config import Plain
 from seqloom.data.codecs import Encoded
 from seqloom.data.examples import Inputs
@@ -18,6 +18,7 @@ from seqloom.search.frontier import NEVER, Offers, best
 from seqloom.search.hypotheses import Hypothesis
 from seqloom.search.loop import Walk
 from seqloom.search.strategies import STRATEGIES, Greedy
+from seqloom.specials import EOS, SPECIALS, UNK
 
 if TYPE_CHECKING:
     from seqloom.api.model import Model

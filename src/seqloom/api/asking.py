@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from seqloom.api.options import Options
-from seqloom.batch import SPECIALS, UNK, Tokens
+from seqloom.batch import Tokens
 from seqloom.config import Settings, kind_of
 from seqloom.data.codec import TextCodec
 from seqloom.data.codecs import Codecs
@@ -21,6 +21,7 @@ from seqloom.search.constraints import CONSTRAINTS, Constraint, Trie
 from seqloom.search.limits import Limits
 from seqloom.search.loop import Wishes
 from seqloom.search.pattern import Spelling
+from seqloom.specials import SPECIALS, UNK
 from seqloom.tasks.transduce import SearchSettings
 
 SHOWN = 3  # bad entries of a list that are named

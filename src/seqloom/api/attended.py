@@ -15,11 +15,12 @@ import numpy as np
 import torch
 from jaxtyping import Float64
 
-from seqloom.batch import EOS, UNK, Batch, Tokens
+from seqloom.batch import Batch, Tokens
 from seqloom.config import kind_of
 from seqloom.data.codecs import Encoded
 from seqloom.errors import SeqloomError
 from seqloom.search.hypotheses import Hypothesis
+from seqloom.specials import EOS, UNK
 
 if TYPE_CHECKING:
     from seqloom.api.model import Model

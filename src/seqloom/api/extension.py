@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 import torch
 
 from seqloom import weights
-from seqloom.batch import SPECIALS
 from seqloom.config import kind_of
 from seqloom.data.codec import MAX_CHARACTERS, TextCodec
 from seqloom.data.codecs import Codecs
@@ -23,6 +22,7 @@ from seqloom.models.generator import Generator
 from seqloom.recipe import Recipe, joined_codecs
 from seqloom.runtime import seed_step
 from seqloom.shapes import Int, Tensor
+from seqloom.specials import SPECIALS
 
 NOISE = 0.1  # of the old rows' deviation
 NEW = -1  # in an origin: a row that nobody had before

@@ -20,7 +20,6 @@ import torch
 
 from seqloom import runtime
 from seqloom.api.datasets import held_out_share
-from seqloom.batch import SPECIALS
 from seqloom.config import Settings
 from seqloom.data.batching import collate_pairs
 from seqloom.data.characters import SPACELESS_SCRIPTS
@@ -33,6 +32,7 @@ from seqloom.errors import SeqloomError
 from seqloom.models.model import MODELS
 from seqloom.recipe import Recipe
 from seqloom.runtime import Runtime
+from seqloom.specials import SPECIALS
 from seqloom.tasks.transduce import Transduce
 from seqloom.training.optim import OPTIMISERS
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import cached_property
 from typing import overload
 
 import numpy as np
@@ -21,16 +21,16 @@ from seqloom.api.alternatives import Alternative, alternatives
 from seqloom.api.asking import Asking
 from seqloom.api.attended import covered, known_pieces, no_attention
 from seqloom.api.options import Options
-from seqloom.api.predictions import Output, Prediction, joined, passed_over
+from seqloom.api.predictions import Output, Prediction, answered, passed_over
+from seqloom.api.reading import CHUNK_LINES, Piece, Reader
 from seqloom.api.risk import least_risk
 from seqloom.api.stream import pieces_of_text, refuse_streaming
-from seqloom.batch import UNK, Batch, Source, Tokens
+from seqloom.batch import Batch, Source, Tokens
 from seqloom.config import kind_of, validated
 from seqloom.data.batching import collate_pairs, collate_sources, in_order
 from seqloom.data.codec import TextCodec
 from seqloom.data.codecs import Codecs, Encoded
 from seqloom.data.examples import Inputs
-from seqloom.data.sentences import split_sentences
 from seqloom.errors import SeqloomError
 from seqloom.metrics.calibration import Calibration
 from seqloom.metrics.perplexity import perplexity
@@ -41,10 +41,8 @@ from seqloom.search.hypotheses import Hypothesis
 from seqloom.search.loop import search
 from seqloom.shapes import Nll
 
-CHUNK_LINES = 4096  # lines that are sorted by length together; bounds memory on endless input
 Several = list[str] | list[dict[str, str]] | tuple[Inputs, ...]
 USUAL_ROWS = 8  # hypotheses per source that a batch has room for; with more of them it holds fewer sources
-SENTENCES_PER_LINE = 1.2  # a run whose training lines hold more than this learned paragraphs, and gets paragraphs
 
 
 @dataclass(frozen=True)
@@ -118,91 +116,23 @@ class Model:
 
         `chunk` lines are read before the first is answered; `name` is that of the input, for errors.
         """
-        options = options or Options()
-        self.asking(options)  # what cannot be met is said before anything is read
-        iterator = enumerate(texts, start=1)
-        while lines := list(islice(iterator, chunk)):
-            yield from self._predict_lines(lines, options, name)
+        chosen = options or Options()
+        self.asking(chosen)  # what cannot be met is said before anything is read
+        yield from self.reader.predictions(texts, chosen, lambda pieces: self._answers(pieces, chosen), chunk, name)
 
     def refuse_long(self, texts: Iterable[Inputs], options: Options, name: str = "") -> None:
         """Look for sources over the recipe's maximum that `options` do not provide for, before the first answer."""
-        for number, inputs in enumerate(texts, start=1):
-            self._read(inputs, options, _place(name, number))
+        self.reader.refuse_long(texts, options, name)
 
-    def _predict_lines(self, lines: Sequence[tuple[int, Inputs]], options: Options, name: str) -> Iterator[Prediction]:
-        pieces: list[tuple[str, dict[str, str]]] = []
-        plans: list[tuple[str, dict[str, str], list[str]]] = []  # per line, also the gap after each of its pieces
-        for number, inputs in lines:
-            line, extras, parts = self._read(inputs, options, _place(name, number))
-            pieces += [(text, extras) for text, _ in parts]
-            plans.append((line, extras, [gap for _, gap in parts]))
-        answers = iter(self._answers(pieces, options))
-        for line, extras, gaps in plans:
-            yield joined(line, list(islice(answers, len(gaps))), gaps, extras)
+    @cached_property
+    def reader(self) -> Reader:
+        limits = self.recipe.data.limits
+        return Reader(self.codecs, limits.max_source, limits.max_extra, self.about.get("sentences_per_line"))
 
-    def _read(self, inputs: Inputs, options: Options, where: str) -> tuple[str, dict[str, str], list[tuple[str, str]]]:
-        """A line's source, its extras (the same for all of its parts), and its parts with the gaps between them."""
-        line, extras = self.codecs.texts(inputs, where)
-        most = self.recipe.data.limits.max_extra
-        for name, text in extras.items():
-            count = len(self.codecs.extras[name].tokens(text)) if len(text) > most // 8 else 0
-            if count > most:
-                what = f"{name}: {count:,} tokens, the recipe's maximum is {most:,}"
-                raise SeqloomError("E_LONG", what, where=where, fix="a larger data.limits.max_extra in training")
-        return line, extras, self._parts(line, options, where)
-
-    def _parts(self, line: str, options: Options, where: str) -> list[tuple[str, str]]:
-        """What of a line goes to the network one by one, and the white space that follows each."""
-        parts = _by_line(line)
-        splits = options.split
-        if splits is None:
-            splits = self.splits_sentences and not options.of_the_whole
-        if splits and options.n_best == 1:
-            parts = [part for block, gap in parts for part in _sentences(block, gap)]
-        fitting = [self._fitting(text, gap, options, where) for text, gap in parts]
-        if any(not shorter for shorter in fitting):  # to be skipped: the whole line, never a part of it
-            return []
-        return [part for shorter in fitting for part in shorter]
-
-    def _fitting(self, text: str, gap: str, options: Options, where: str) -> list[tuple[str, str]]:
-        """A text within the recipe's maximum as it is; a longer one as `on_long` says (nothing: it is skipped)."""
-        most = self.recipe.data.limits.max_source
-        count = len(self.source.encode(text)) if len(text) > most // 8 else 0
-        if count <= most:
-            return [(text, gap)]
-        if options.on_long == "skip":
-            return []
-        if options.on_long == "split":
-            words = text.split(" ")
-            if len(words) > 1:
-                half = len(words) // 2
-                halves = ((" ".join(words[:half]), " "), (" ".join(words[half:]), gap))
-                return [shorter for part, after in halves for shorter in self._fitting(part, after, options, where)]
-        what, remedy = f"a source of {count:,} tokens, the recipe's maximum is {most:,}", "split or --on-long skip"
-        if options.on_long == "split":
-            what, remedy = f"a word of {count:,} tokens cannot be split, the recipe's maximum is {most:,}", "skip"
-        fix = f"--on-long {remedy}, or a larger data.limits.max_source in training"
-        raise SeqloomError("E_LONG", what, where=where, fix=fix)
-
-    @property
-    def splits_sentences(self) -> bool:
-        """Did this run learn single sentences of natural text?"""
-        learned = self.about.get("sentences_per_line")
-        return (
-            self.source.tokenizer.text_like
-            and self.target.tokenizer.text_like
-            and isinstance(learned, float)
-            and learned <= SENTENCES_PER_LINE
-        )
-
-    def _answers(self, texts: Sequence[tuple[str, dict[str, str]]], options: Options) -> list[Prediction]:
+    def _answers(self, texts: Sequence[Piece], options: Options) -> list[Prediction]:
         """Batched by length, answered, and put back in order."""
         answers = [passed_over(text, extras) for text, extras in texts]
-        encoded = {
-            i: read
-            for i, (text, extras) in enumerate(texts)
-            if text.strip() and (read := self.codecs.encode({**extras, "source": text})).own
-        }
+        encoded = self.reader.encoded(texts)
         places = list(encoded)
         lengths = np.array([encoded[i].length for i in places], dtype=np.int64)
         rows = options.rows(self.asking(options).strategy)
@@ -268,11 +198,8 @@ class Model:
         options: Options,
     ) -> Prediction:
         """Hypotheses for one encoded text as a person reads them."""
-        outputs = tuple(self._output(text, encoded, hypothesis, options) for hypothesis in hypotheses)
-        confidence = self.calibration.confidence(outputs[0].log_prob, len(outputs[0].tokens))
-        length = len(encoded.source)
-        unknown = int((encoded.source == UNK).sum()) / length
-        return Prediction(text, outputs, confidence, unknown, length, extras=extras)
+        outputs = [self._output(text, encoded, hypothesis, options) for hypothesis in hypotheses]
+        return answered(text, extras, encoded, outputs, self.calibration)
 
     def _output(self, text: str, encoded: Encoded, hypothesis: Hypothesis, options: Options) -> Output:
         pieces = self.codecs.said(hypothesis.tokens, encoded.foreign)
@@ -293,7 +220,7 @@ class Model:
         """The answer to one text in pieces, as soon as they are certain; together they are what `model(text)` says."""
         chosen = validated(Options, options, "options")
         refuse_streaming(chosen)
-        _, extras, parts = self._read(text, chosen, "the text")
+        _, extras, parts = self.reader.read(text, chosen, "the text")
         for part, gap in parts:
             encoded = self.codecs.encode({**extras, "source": part})
             if part.strip() and encoded.own:
@@ -342,10 +269,6 @@ class Model:
         return f"Model({self.name!r}, {languages}, {kinds}, {parameters(self.network):,} parameters)"
 
 
-def _place(name: str, number: int) -> str:
-    return f"{name}:{number}" if name else f"line {number:,}"
-
-
 def _stepped_nll(scorer: Scorer, batch: Batch) -> Nll:
     """Teacher forcing of anything that search can step (an ensemble), token by token."""
     assert batch.target is not None
@@ -355,17 +278,3 @@ def _stepped_nll(scorer: Scorer, batch: Batch) -> Nll:
         log_probs, state = scorer.step(read, state)  # B W
         columns.append(-log_probs.gather(1, wanted[:, None])[:, 0])
     return torch.stack(columns, dim=1)
-
-
-def _by_line(text: str) -> list[tuple[str, str]]:
-    """Lines of a text with their breaks, so that breaks are kept."""
-    lines = text.split("\n")
-    return [(line.removesuffix("\r"), ("\r" if line.endswith("\r") else "") + "\n") for line in lines[:-1]] + [
-        (lines[-1], "")
-    ]
-
-
-def _sentences(block: str, gap: str) -> list[tuple[str, str]]:
-    """The sentences of one line; the line's own break follows the last."""
-    parts = split_sentences(block)
-    return [*parts[:-1], (parts[-1][0], parts[-1][1] + gap)]

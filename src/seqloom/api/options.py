@@ -5,10 +5,11 @@ Words and texts stand here as they were typed; `asking.py` works out what they m
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
+from seqloom.api.asked import Asked
 from seqloom.config import Kind, Settings, kind_of, validated
 from seqloom.errors import SeqloomError
 from seqloom.metrics import METRICS
@@ -30,30 +31,20 @@ class Risk(Settings):
     beam: bool = False  # what a beam finds is a candidate as well (it counts nothing for the others)
 
 
-class Options(Settings):
-    """Null means: as the recipe has it."""
+class Options(Asked):
+    """All that our own search can be asked for. `beam` is short for `strategy: {kind: beam, size: ...}`."""
 
     strategy: Annotated[Settings | None, Kind(STRATEGIES)] = None
-    beam: int | None = Field(None, ge=1, le=100_000)  # short for strategy: {kind: beam, size: ...}; 1 is greedy
     groups: int | None = Field(None, ge=1)  # diverse beam search: so many groups of the beam
     diversity: float | None = Field(None, ge=0.0)  # with groups: what a token costs that another group took
-    n_best: int = Field(1, ge=1)
-    min_length: int | None = Field(None, ge=0)
-    max_length: int | None = Field(None, ge=1)
-    min_ratio: float | None = Field(None, ge=0.0)
-    max_ratio: float | None = Field(None, ge=0.0)
     banned: tuple[str, ...] = ()  # tokens and phrases that must not occur
     must: tuple[str, ...] = ()  # words and phrases that must occur
     one_of: tuple[str, ...] | None = None  # the output is one of these texts
     pattern: str | None = None  # the output matches this regular expression
     no_repeat: int | None = Field(None, ge=1)  # no n-gram of this length twice
-    prefix: str = ""  # every output begins with this
     coverage_penalty: float = Field(0.0, ge=0.0)  # beta of Wu et al. 2016: prefer outputs that looked at all the source
     replace_unknown: bool = False  # an unknown word is replaced by the source word that the model looked at
     risk: Risk | None = None  # the output that agrees most with samples of the model
-    split: bool | None = None  # paragraphs into sentences; null: for runs that learned single sentences
-    on_long: Literal["error", "split", "skip"] = "error"
-    batch_tokens: int = Field(4096, ge=1)
     deterministic: bool = False  # one source at a time: byte for byte the same whatever else is asked, and slower
 
     @model_validator(mode="after")
@@ -62,8 +53,6 @@ class Options(Settings):
             raise ValueError("give beam or strategy, not both")
         if self.beam is not None and self.n_best > self.beam and self.risk is None:
             raise ValueError(f"n_best {self.n_best} is over the beam's size {self.beam}")
-        if self.min_length is not None and self.max_length is not None and self.min_length > self.max_length:
-            raise ValueError(f"min_length {self.min_length} is over max_length {self.max_length}")
         if self.diversity is not None and self.groups is None:
             raise ValueError("diversity has no meaning without groups")
         if self.groups is not None and self.must:
@@ -90,7 +79,6 @@ class Options(Settings):
 
     @property
     def of_the_whole(self) -> bool:
-        """Is something asked of a whole output? Each sentence of a text would have to fulfil it alone."""
         return bool(self.must) or self.one_of is not None or self.pattern is not None
 
     def rows(self, strategy: Settings) -> int:

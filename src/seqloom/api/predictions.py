@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
 from seqloom.config import Plain
+from seqloom.data.codecs import Encoded
+from seqloom.metrics.calibration import Calibration
+from seqloom.specials import UNK
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,20 @@ class Prediction:
             f"<div><b>{escape(self.text)}</b> <small>confidence {self.confidence:.2f}, "
             f"score {self.score:.3f}</small><br>{cells}</div>"
         )
+
+
+def answered(
+    text: str,
+    extras: Mapping[str, str],
+    encoded: Encoded,
+    outputs: Sequence[Output],
+    calibration: Calibration,
+) -> Prediction:
+    """Outputs for one encoded text as its answer."""
+    confidence = calibration.confidence(outputs[0].log_prob, len(outputs[0].tokens))
+    length = len(encoded.source)
+    unknown = int((encoded.source == UNK).sum()) / length
+    return Prediction(text, tuple(outputs), confidence, unknown, length, extras=extras)
 
 
 EMPTY = Output(text="", tokens=(), token_scores=(), log_prob=0.0, score=0.0, truncated=False)

@@ -21,7 +21,7 @@ from seqloom.api.extension import added, carry_over, extended
 from seqloom.api.load import load, load_codecs, save_codecs
 from seqloom.api.model import Model
 from seqloom.api.staging import PAIRS, RECIPE
-from seqloom.batch import SPECIALS, Batch
+from seqloom.batch import Batch
 from seqloom.config import Plain, kind_of, render_yaml
 from seqloom.data.batching import TokenBatches, in_order
 from seqloom.data.codec import TextCodec
@@ -37,6 +37,7 @@ from seqloom.files import atomic_folder, atomic_write
 from seqloom.models.generator import Generator
 from seqloom.models.model import MODELS
 from seqloom.recipe import Recipe, build_model, build_task, joined_codecs, parameters, start_from_vectors
+from seqloom.specials import SPECIALS
 from seqloom.tasks.base import Loss
 from seqloom.tasks.transduce import Transduce
 from seqloom.training import budget, checkpoints

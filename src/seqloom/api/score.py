@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from seqloom.api.model import CHUNK_LINES, Model, PairScore
+from seqloom.api.model import Model, PairScore
+from seqloom.api.reading import CHUNK_LINES
 from seqloom.data.readers import Example
 from seqloom.errors import SeqloomError
 from seqloom.metrics.perplexity import perplexity

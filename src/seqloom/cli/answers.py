@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from seqloom.cli import say
 from seqloom.cli.sink import Sink
@@ -37,12 +37,25 @@ def as_one(runs: Sequence[str | Path]) -> list[str]:
     return [str(run) for run in found]
 
 
+A = TypeVar("A", contravariant=True)
+
+
+class Predictor(Protocol[A]):
+    """A model, whoever computes it, and what it can be asked."""
+
+    def predict(
+        self, texts: Iterable[Inputs], options: A, chunk: int = ..., name: str = ..., /
+    ) -> Iterator[Prediction]: ...
+
+    def refuse_long(self, texts: Iterable[Inputs], options: A, name: str, /) -> None: ...
+
+
 @dataclass
-class Job:
+class Job(Generic[A]):
     """One model, one way to ask it, one form of answers; counts while it answers."""
 
-    model: Model
-    options: Options
+    model: Predictor[A]
+    options: A
     form: str
     on_bad_utf8: BadUtf8
     quiet: bool
@@ -57,7 +70,7 @@ class Job:
         """Texts of the command line; line breaks inside them are kept."""
         inputs = [self.asked.inputs(text, "--text") for text in texts]
         self.model.refuse_long(inputs, self.options, "--text")
-        self._answer(self.model.predict(inputs, self.options, name="--text"), output, keep_breaks=True)
+        self._answer(self.model.predict(inputs, self.options, len(inputs), "--text"), output, keep_breaks=True)
 
     def answer_lines(self, path: str, output: Path | None, buffer: int | None) -> None:
         """Lines of a file, a pipe or a keyboard."""
@@ -67,7 +80,7 @@ class Job:
             self._answer_lines(path, output, buffer)
 
     def _answer_lines(self, path: str, output: Path | None, buffer: int | None) -> None:
-        from seqloom.api.model import CHUNK_LINES
+        from seqloom.api.reading import CHUNK_LINES
         from seqloom.data.files import Tally, is_regular, shown
         from seqloom.data.inputs import read_inputs
 
@@ -86,29 +99,6 @@ class Job:
         with _progress(total, output) as tick:
             predictions = self.model.predict(sources, self.options, chunk, shown(path))
             self._answer(tick(predictions), output, flush=chunk == 1, tally=tally)
-
-    def stream_texts(self, texts: list[str], output: Path | None) -> None:
-        """Texts of the command line, told while they are made."""
-        with Sink(output) as out:
-            for text in texts:
-                for piece in self.model.stream(self.asked.inputs(text, "--text"), **dict(self.options)):
-                    out.write(piece, flush=True)
-                out.write("\n", flush=True)
-
-    def offer_alternatives(self, texts: list[str], count: int, output: Path | None) -> None:
-        """For each text what may stand behind the prefix: line, rank, probability, token, output; or JSON."""
-        wishes = {name: value for name, value in dict(self.options).items() if name != "prefix"}
-        with Sink(output) as out:
-            for number, text in enumerate(texts, start=1):
-                inputs = self.asked.inputs(text, "--text")
-                found = self.model.alternatives(inputs, self.options.prefix, count, **wishes)
-                if self.form == "jsonl":
-                    told = {"line": number, "source": text, "alternatives": [one.as_dict() for one in found]}
-                    out.write(json.dumps(told, ensure_ascii=False, allow_nan=False) + "\n")
-                    continue
-                for rank, one in enumerate(found, start=1):
-                    cells = (_flat(one.token), _flat(one.prediction.text))
-                    out.write(f"{number}\t{rank}\t{one.probability:.6f}\t{cells[0]}\t{cells[1]}\n")
 
     def _answer(
         self,
@@ -149,6 +139,39 @@ class Job:
             parts.append(f"{self.long:,} over-long skipped")
         parts += [f"{count:,} {name.replace('_', ' ')}" for name, count in (tally or {}).items()]
         return "; ".join(parts)
+
+
+@dataclass
+class CloseLook:
+    """Single texts of the command line, looked at while they are answered."""
+
+    model: Model
+    options: Options
+    form: str
+    asked: InputForm
+
+    def stream(self, texts: list[str], output: Path | None) -> None:
+        """Answers told while they are made."""
+        with Sink(output) as out:
+            for text in texts:
+                for piece in self.model.stream(self.asked.inputs(text, "--text"), **dict(self.options)):
+                    out.write(piece, flush=True)
+                out.write("\n", flush=True)
+
+    def alternatives(self, texts: list[str], count: int, output: Path | None) -> None:
+        """For each text what may stand behind the prefix: line, rank, probability, token, output; or JSON."""
+        wishes = {name: value for name, value in dict(self.options).items() if name != "prefix"}
+        with Sink(output) as out:
+            for number, text in enumerate(texts, start=1):
+                inputs = self.asked.inputs(text, "--text")
+                found = self.model.alternatives(inputs, self.options.prefix, count, **wishes)
+                if self.form == "jsonl":
+                    told = {"line": number, "source": text, "alternatives": [one.as_dict() for one in found]}
+                    out.write(json.dumps(told, ensure_ascii=False, allow_nan=False) + "\n")
+                    continue
+                for rank, one in enumerate(found, start=1):
+                    cells = (_flat(one.token), _flat(one.prediction.text))
+                    out.write(f"{number}\t{rank}\t{one.probability:.6f}\t{cells[0]}\t{cells[1]}\n")
 
 
 def _written(prediction: Prediction, number: int, form: str, keep_breaks: bool) -> str:

@@ -14,7 +14,22 @@ from collections.abc import Callable, Sequence
 
 import typer
 
-from seqloom.cli import average, check, compare, config, demo, distill, evaluate, info, init, predict, say, score, train
+from seqloom.cli import (
+    average,
+    check,
+    compare,
+    config,
+    demo,
+    distill,
+    evaluate,
+    export,
+    info,
+    init,
+    predict,
+    say,
+    score,
+    train,
+)
 from seqloom.cli.help import PlainCommand
 from seqloom.errors import INTERRUPTED, SeqloomError, nearest
 
@@ -29,6 +44,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "compare": compare.command,
     "average": average.command,
     "distill": distill.command,
+    "export": export.command,
     "config": config.command,
     "info": info.command,
 }

@@ -7,22 +7,26 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from seqloom.cli import say
-from seqloom.cli.answers import STDIN, Job, as_one
+from seqloom.cli.answers import STDIN, CloseLook, Job, as_one
 from seqloom.cli.sink import same_file
 from seqloom.errors import SeqloomError, nearest
 
 if TYPE_CHECKING:
+    from seqloom.api.asked import Asked
     from seqloom.api.model import Model
     from seqloom.api.options import Options
+    from seqloom.data.codecs import Codecs
     from seqloom.data.inputs import InputForm
 
 FORMATS = ("text", "tsv", "jsonl")
 BAD_UTF8 = ("error", "skip", "replace")
+ENGINES = ("ctranslate2",)
+OPTIONS = {"groups": "--diverse", "banned": "--ban", "risk": "--mbr"}  # those that are called otherwise on the line
 
 
 def command(
@@ -122,6 +126,9 @@ def command(
         None, "--fuse", metavar="RUN", help="Let another run of the same vocabulary advise the search (shallow fusion)."
     ),
     fuse_weight: float | None = typer.Option(None, "--fuse-weight", help="With --fuse: how much it says (0.3)."),
+    engine: str | None = typer.Option(
+        None, "--engine", metavar="ctranslate2", help="Run what 'export' wrote with this library, without torch."
+    ),
     settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="Change a key of the run's recipe."),
     allow_nonfinite: bool = typer.Option(False, "--allow-nonfinite", help="Load weights that hold NaN all the same."),
     buffer: int | None = typer.Option(None, "--buffer", min=1, help="Lines to read before the first is answered."),
@@ -164,28 +171,45 @@ def command(
         raise SeqloomError("E_USAGE", "the output would replace the input", where=where, fix="name another file")
     wishes |= {"risk": _risk(mbr, mbr_metric, mbr_beam), "one_of": _choices(choices)}
 
+    records = bool(json_input if text or json_input is not None else _finds_records(given, quiet))
+    job: Job[Any]
+    if engine is None:
+        how = {"device": device, "threads": threads, "settings": settings, "allow_nonfinite": allow_nonfinite}
+        options, model = _options(wishes), _model(runs, how, ensemble, fuse, fuse_weight)
+        model.asking(options)  # what cannot be met is said before anything is read
+        asked = _input_form(model.codecs, extra, records, bool(text))
+        look = CloseLook(model, options, chosen_form, asked)
+        if stream:
+            return look.stream(text, output)
+        if alternatives is not None:
+            return look.alternatives(text, alternatives, output)
+        job = Job(model, options, chosen_form, on_bad_utf8, quiet, asked)  # type: ignore[arg-type]
+    else:
+        from seqloom.api.engine import load_engine
+
+        native: dict[str, object] = {"--ensemble": ensemble, "--fuse": fuse, "--alternatives": alternatives}
+        native |= {"--stream": stream, "--set": settings, "--allow-nonfinite": allow_nonfinite}
+        wanted = _engine_options(engine, wishes, [name for name, given in native.items() if given])
+        how = {"device": device, "threads": threads, "alone": len(text) == 1, "told": chosen_form == "jsonl"}
+        exported = load_engine(runs[0], **how)  # type: ignore[arg-type]
+        exported.asking(wanted)
+        asked = _input_form(exported.codecs, extra, records, bool(text))
+        job = Job(exported, wanted, chosen_form, on_bad_utf8, quiet, asked)  # type: ignore[arg-type]
+    if text:
+        return job.answer_texts(text, output)
+    return job.answer_lines(given, output, buffer)
+
+
+def _model(runs: list[str], how: dict[str, Any], ensemble: bool, fuse: Path | None, fuse_weight: float | None) -> Model:
     from seqloom.api.load import load, load_ensemble
 
-    options = _options(wishes)
-    how = {"device": device, "threads": threads, "settings": settings, "allow_nonfinite": allow_nonfinite}
-    model = load_ensemble(runs, **how) if ensemble else load(runs[0], **how)  # type: ignore[arg-type]
-    if fuse is not None:
-        from seqloom.api.fusion import fuse as fused
+    model = load_ensemble(runs, **how) if ensemble else load(runs[0], **how)
+    if fuse is None:
+        return model
+    from seqloom.api.fusion import fuse as fused
 
-        other = load(fuse, device=device, threads=threads, allow_nonfinite=allow_nonfinite)
-        model = fused(model, other, 0.3 if fuse_weight is None else fuse_weight)
-    model.asking(options)  # what cannot be met is said before anything is read
-    records = json_input if text or json_input is not None else _finds_records(given, quiet)
-    asked = _input_form(model, extra, bool(records), bool(text))
-    job = Job(model, options, chosen_form, on_bad_utf8, quiet, asked)  # type: ignore[arg-type]
-    if stream:
-        job.stream_texts(text, output)
-    elif alternatives is not None:
-        job.offer_alternatives(text, alternatives, output)
-    elif text:
-        job.answer_texts(text, output)
-    else:
-        job.answer_lines(given, output, buffer)
+    other = load(fuse, **{name: value for name, value in how.items() if name != "settings"})
+    return fused(model, other, 0.3 if fuse_weight is None else fuse_weight)
 
 
 # --- what was asked ----------------------------------------------------------------------------------------------
@@ -297,6 +321,28 @@ def _options(wishes: dict[str, object]) -> Options:
         raise SeqloomError("E_USAGE", error.what, fix="'seqloom predict --help' shows how") from None
 
 
+def _engine_options(engine: str, wishes: dict[str, object], native: list[str]) -> Asked:
+    """What another library can be asked; E_USAGE names what only our own search can do."""
+    from seqloom.api.asked import Asked
+    from seqloom.config import validated
+
+    one_of("--engine", engine, ENGINES)
+    asked = {name: wish for name, wish in wishes.items() if wish not in (None, False, 0.0, "", [], ())}
+    strategy = asked.pop("strategy", None)
+    if strategy == {"kind": "greedy"}:
+        asked["beam"] = 1
+    elif strategy is not None:
+        native.append("--sample")
+    native += [OPTIONS.get(name, f"--{name.replace('_', '-')}") for name in asked if name not in Asked.model_fields]
+    if native:
+        what = f"--engine {engine} cannot do: {', '.join(native)}"
+        raise SeqloomError("E_USAGE", what, fix="leave it out, or predict without --engine")
+    try:
+        return validated(Asked, asked, "options")
+    except SeqloomError as error:
+        raise SeqloomError("E_USAGE", error.what, fix="'seqloom predict --help' shows how") from None
+
+
 def _finds_records(path: str, quiet: bool) -> bool:
     """Whether a file is one of JSON lines, by its name and its first line; what was made of such a name is told."""
     from seqloom.data.inputs import holds_records
@@ -310,11 +356,11 @@ def _finds_records(path: str, quiet: bool) -> bool:
     return found
 
 
-def _input_form(model: Model, extra: list[str], json_input: bool, has_text: bool) -> InputForm:
+def _input_form(codecs: Codecs, extra: list[str], json_input: bool, has_text: bool) -> InputForm:
     """How sources and extras are told; E_USAGE for an extra that the model does not know, or that nobody gives."""
     from seqloom.data.inputs import InputForm
 
-    names = list(model.codecs.extras)
+    names = list(codecs.extras)
     given: dict[str, str] = {}
     for assignment in extra:
         name, equals, value = assignment.partition("=")

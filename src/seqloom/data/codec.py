@@ -15,12 +15,12 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from seqloom import config
-from seqloom.batch import BOS, EOS, PAD
 from seqloom.config import Kind, kind_of
 from seqloom.data.files import resolved
 from seqloom.data.tokenizers import TOKENIZERS, Tokenizer
 from seqloom.data.vocabulary import Vocabulary
 from seqloom.errors import SeqloomError
+from seqloom.specials import BOS, EOS, PAD
 
 MAX_CHARACTERS = 1_000_000  # of one text; longer ones teach the tokenizer nothing and are no examples
 

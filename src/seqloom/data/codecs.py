@@ -14,10 +14,10 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
-from seqloom.batch import BOS, EOS, PAD, SEP, SPECIALS, UNK
 from seqloom.data.codec import TextCodec
 from seqloom.data.examples import Inputs, Links
 from seqloom.errors import SeqloomError, nearest
+from seqloom.specials import BOS, EOS, PAD, SEP, SPECIALS, UNK
 
 Ids = npt.NDArray[np.integer]
 NO_PIECE = -1  # in `copies`: a position that is no piece of the source's text

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from seqloom.batch import EOS, PAD, Batch, Source, Tokens
+from seqloom.batch import Batch, Source, Tokens
 from seqloom.data.codecs import Ids, Pair
+from seqloom.specials import EOS, PAD
 
 Numbers = npt.NDArray[np.int64]
 

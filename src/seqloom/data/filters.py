@@ -9,12 +9,12 @@ from typing import ClassVar
 from pydantic import Field
 
 from seqloom import config
-from seqloom.batch import UNK
 from seqloom.data.codec import MAX_CHARACTERS
 from seqloom.data.codecs import Codecs, Encoded, Pair
 from seqloom.data.examples import Example
 from seqloom.data.files import Tally
 from seqloom.errors import SeqloomError
+from seqloom.specials import UNK
 
 
 class Limits(config.Settings):

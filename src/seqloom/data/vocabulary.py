@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from seqloom.batch import SPECIALS, UNK
 from seqloom.data.files import RawLine, Tally, decoded, raw_lines
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_write
+from seqloom.specials import SPECIALS, UNK
 
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", " ": "\\s", "\ufeff": "\\b"}
 _UNESCAPES = {escape: char for char, escape in _ESCAPES.items()}

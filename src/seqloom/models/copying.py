@@ -14,12 +14,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from seqloom.batch import UNK, Tokens
+from seqloom.batch import Tokens
 from seqloom.models.contracts import State
 from seqloom.nn.frontends import Embedding
 from seqloom.nn.layers import exact, spread
 from seqloom.nn.tape import tap
 from seqloom.shapes import Bool, Float, Int, LogProbs, Tensor, Weights
+from seqloom.specials import UNK
 
 
 class ReadsCopies(Embedding):

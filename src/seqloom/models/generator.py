@@ -14,10 +14,11 @@ import torch
 from torch import nn
 
 from seqloom import config
-from seqloom.batch import BOS, Batch, Source, Tokens
+from seqloom.batch import Batch, Source, Tokens
 from seqloom.models.contracts import Decoder, Head, State
 from seqloom.nn.frontends import Embedding
 from seqloom.shapes import Features, Float, Nll, Rows, StepLogProbs, Tensor
+from seqloom.specials import BOS
 
 
 class GeneratorSettings(config.Settings, ABC):

@@ -11,13 +11,14 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from seqloom import config
-from seqloom.batch import UNK, Tokens
+from seqloom.batch import Tokens
 from seqloom.config import Table
 from seqloom.models.contracts import Head, State
 from seqloom.models.copying import Pointer, positions
 from seqloom.nn.layers import cells, exact
 from seqloom.nn.tape import tap
 from seqloom.shapes import Features, Float, Int, LogProbs, Tensor
+from seqloom.specials import UNK
 
 CHUNK_CELLS = 1 << 25  # logits beyond this many cells never exist whole: made, used and made again in the backward pass
 

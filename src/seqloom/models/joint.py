@@ -15,7 +15,7 @@ import torch
 from pydantic import field_validator, model_validator
 
 from seqloom import config
-from seqloom.batch import SEP, Batch, Source, Tokens
+from seqloom.batch import Batch, Source, Tokens
 from seqloom.config import Kind, kind_of
 from seqloom.errors import SeqloomError
 from seqloom.models.contracts import Decoder, DecoderSettings, Head, State
@@ -26,6 +26,7 @@ from seqloom.models.transformer import TransformerDecoder
 from seqloom.nn.frontends import EMBEDDINGS, Embedding, Learned
 from seqloom.nn.tape import Tape
 from seqloom.shapes import Features, Float, Int, Tensor
+from seqloom.specials import SEP
 
 
 class Joint(Generator):

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 
 from torch import nn
 
-from seqloom.batch import UNK, Source
+from seqloom.batch import Source
 from seqloom.models.contracts import Decoder, Head, Scorer, State
 from seqloom.shapes import Rows, StepLogProbs
+from seqloom.specials import UNK
 
 
 class Mixture:

@@ -11,10 +11,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from seqloom import config
-from seqloom.batch import PAD, Source
+from seqloom.batch import Source
 from seqloom.config import Table
 from seqloom.errors import SeqloomError
 from seqloom.shapes import Float, Int, Tensor
+from seqloom.specials import PAD
 
 
 class Embedding(nn.Module, ABC):

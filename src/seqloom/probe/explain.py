@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from jaxtyping import Float32
 
-from seqloom.batch import EOS, Source
+from seqloom.batch import Source
 from seqloom.config import Plain
 from seqloom.data.batching import collate_pairs, collate_sources
 from seqloom.data.codecs import Codecs, Ids, Pair
@@ -21,6 +21,7 @@ from seqloom.data.examples import Inputs
 from seqloom.errors import SeqloomError
 from seqloom.models.generator import Generator
 from seqloom.search.loop import search
+from seqloom.specials import EOS
 from seqloom.tasks.transduce import SearchSettings
 
 

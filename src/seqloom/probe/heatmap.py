@@ -14,8 +14,8 @@ from typing import Literal, TextIO
 
 from rich.cells import cell_len, set_cell_size
 
-from seqloom.batch import SPECIALS
 from seqloom.probe.explain import AttentionMap
+from seqloom.specials import SPECIALS
 
 Style = Literal["colour", "blocks", "ascii"]
 

@@ -13,13 +13,13 @@ import torch
 from pydantic import Field, model_validator
 
 from seqloom import config
-from seqloom.batch import EOS
 from seqloom.config import Kind
 from seqloom.search.contracts import Strategy
 from seqloom.search.frontier import NEVER, Endings, Frontier, Offers, best
 from seqloom.search.hypotheses import LENGTHS
 from seqloom.search.phrases import Phrases
 from seqloom.shapes import Bool, Float, Int, Lengths, Tensor
+from seqloom.specials import EOS
 
 MOST_HYPOTHESES = 100_000  # of one source
 

@@ -14,7 +14,7 @@ import torch
 from pydantic import Field, model_validator
 
 from seqloom import config
-from seqloom.batch import BOS, EOS, MASK, PAD, SEP, Tokens
+from seqloom.batch import Tokens
 from seqloom.config import Table
 from seqloom.errors import SeqloomError
 from seqloom.models.contracts import State
@@ -22,6 +22,7 @@ from seqloom.search.contracts import Constraint
 from seqloom.search.pattern import Pattern
 from seqloom.search.trie import Trie
 from seqloom.shapes import Bool, Int, Lengths, Rows, Tensor
+from seqloom.specials import BOS, EOS, MASK, PAD, SEP
 
 __all__ = ["CONSTRAINTS", "UNSPEAKABLE", "AtLeast", "Constraint", "Pattern", "Prefix", "Rules", "Trie"]
 

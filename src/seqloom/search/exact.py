@@ -15,15 +15,16 @@ from dataclasses import dataclass
 import torch
 
 from seqloom import config
-from seqloom.batch import BOS, EOS, Source
+from seqloom.batch import Source, source_lengths
 from seqloom.models.contracts import Scorer, State
 from seqloom.search.constraints import UNSPEAKABLE
 from seqloom.search.frontier import NEVER
 from seqloom.search.hypotheses import LENGTHS, Hypothesis, Normalisation
-from seqloom.search.limits import Limits, source_lengths
+from seqloom.search.limits import Limits
 from seqloom.search.loop import search
 from seqloom.search.strategies import Beam
 from seqloom.shapes import Float, Tensor
+from seqloom.specials import BOS, EOS
 
 TOLERANCE = 1e-6  # scores closer than this are the same: float32 sums in another order
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import torch
 
-from seqloom.batch import BOS
 from seqloom.search.hypotheses import Hypothesis, Normalisation
 from seqloom.shapes import Bool, Float, Int, Lengths, Rows, StepLogProbs, Tensor
+from seqloom.specials import BOS
 
 NEVER = float("-inf")
 Place = tuple[list[int], list[float], float, float, float, int, float, bool]

@@ -9,14 +9,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from seqloom import config
-from seqloom.batch import EOS
 from seqloom.config import Table
-from seqloom.shapes import Float, Int, Tensor
+from seqloom.specials import EOS
+
+if TYPE_CHECKING:  # an output has a length without torch
+    from seqloom.shapes import Float, Int, Tensor
 
 
 @dataclass(frozen=True)

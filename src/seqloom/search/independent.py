@@ -13,12 +13,12 @@ import torch
 from pydantic import Field
 
 from seqloom import config
-from seqloom.batch import EOS
 from seqloom.search.contracts import Strategy
 from seqloom.search.frontier import NEVER, Endings, Frontier, Offers, best
 from seqloom.search.noise import uniforms
 from seqloom.search.phrases import Phrases
 from seqloom.shapes import Float, Int, Lengths, Tensor
+from seqloom.specials import EOS
 
 
 class Independent(Strategy):

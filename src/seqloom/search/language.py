@@ -10,11 +10,11 @@ from abc import abstractmethod
 
 import torch
 
-from seqloom.batch import EOS
 from seqloom.errors import SeqloomError
 from seqloom.models.contracts import State
 from seqloom.search.contracts import Constraint
 from seqloom.shapes import Bool, Int, Lengths, Rows, Tensor
+from seqloom.specials import EOS
 
 FAR = 2**30  # more tokens than any output has: no end can be reached
 

@@ -13,12 +13,12 @@ from typing import Literal
 
 import torch
 
-from seqloom.batch import EOS
 from seqloom.errors import SeqloomError
 from seqloom.search.beam import Beam, BeamSettings
 from seqloom.search.frontier import NEVER, Frontier, Offers, best
 from seqloom.search.phrases import Phrases
 from seqloom.shapes import Bool, Float, Int, Lengths, Tensor
+from seqloom.specials import EOS
 
 FAR = 2**40  # behind every bank and every rank
 

@@ -6,14 +6,15 @@ hypothesis that has reached it may still end if the model wants it to, and is ot
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from typing import TYPE_CHECKING
 
-import torch
 from pydantic import Field, model_validator
 
 from seqloom import config
-from seqloom.batch import Source
-from seqloom.shapes import Lengths
+
+if TYPE_CHECKING:  # text can be limited without torch
+    from seqloom.shapes import Lengths
 
 MOST_TOKENS = 1_000_000  # of one output
 
@@ -35,21 +36,21 @@ class Limits(config.Settings):
             raise ValueError(f"min_ratio {self.min_ratio} is over max_ratio {self.max_ratio}")
         return self
 
-    def of(self, lengths: Lengths, room: int = 0) -> tuple[Lengths, Lengths]:
-        """(least, most) tokens for sources of these lengths.
+    def bounds(self, length: int, room: int = 0) -> tuple[int, int]:
+        """(least, most) tokens for a source of this length.
 
         A demanded minimum, or the `room` that given outputs need, lifts a limit that is only a ratio; `max_length` has
         the last word.
         """
-        least = (lengths.double() * self.min_ratio).ceil().long().clamp(min=self.min_length)
-        most = (lengths.double() * self.max_ratio).floor().long() + self.extra
-        most = torch.maximum(most, least).clamp(min=room)
+        least = max(self.min_length, math.ceil(length * self.min_ratio))
+        most = max(least, room, math.floor(length * self.max_ratio) + self.extra)
         if self.max_length is not None:
-            most = most.clamp(max=self.max_length)
-        return torch.minimum(least, most), most
+            most = min(most, self.max_length)
+        return min(least, most), most
 
-
-def source_lengths(sources: Mapping[str, Source]) -> Lengths:
-    """S of every source: its real positions; of several sources together, those of the longest."""
-    assert sources, "search needs at least one source: it says how many there are"
-    return torch.stack([source.lengths for source in sources.values()]).amax(0)
+    def of(self, lengths: Lengths, room: int = 0) -> tuple[Lengths, Lengths]:
+        """The bounds of several sources."""
+        different, which = lengths.unique(return_inverse=True)  # type: ignore[no-untyped-call]
+        bounds = lengths.new_tensor([self.bounds(length, room) for length in different.tolist()])
+        least, most = bounds.view(-1, 2)[which].unbind(1)
+        return least, most

@@ -13,18 +13,19 @@ from dataclasses import dataclass, field
 import torch
 
 from seqloom import config
-from seqloom.batch import UNK, Source, Tokens
+from seqloom.batch import Source, Tokens, source_lengths
 from seqloom.errors import SeqloomError
 from seqloom.models.contracts import Scorer
 from seqloom.search.constraints import AtLeast, Constraint, Prefix, Rules
 from seqloom.search.contracts import Strategy
 from seqloom.search.frontier import Endings, Frontier, Offers, Trail
 from seqloom.search.hypotheses import Hypothesis
-from seqloom.search.limits import Limits, source_lengths
+from seqloom.search.limits import Limits
 from seqloom.search.noise import fingerprints
 from seqloom.search.phrases import Phrases, Wanted
 from seqloom.search.strategies import STRATEGIES
 from seqloom.shapes import Int, Lengths, StepLogProbs, Tensor
+from seqloom.specials import UNK
 
 Observer = Callable[[int, Frontier], None]  # sees the frontier after every step: what a beam tree is drawn from
 LEAVE_SHARE = 1 / 8  # done sources leave the batch once they are so many: moving the memory has a price as well

@@ -12,9 +12,10 @@ from functools import lru_cache
 
 import torch
 
-from seqloom.batch import SPECIALS, Tokens
+from seqloom.batch import Tokens
 from seqloom.errors import SeqloomError
 from seqloom.shapes import Int, Lengths, Tensor
+from seqloom.specials import SPECIALS
 
 Phrase = tuple[int, ...]
 Wanted = Sequence[Sequence[Sequence[int]]]  # of every source, its phrases, each a sequence of tokens

@@ -15,10 +15,10 @@ from jaxtyping import Int64
 from pydantic import Field
 
 from seqloom import config
-from seqloom.batch import SPECIALS, UNK
 from seqloom.errors import SeqloomError
 from seqloom.search.language import FAR, Language
 from seqloom.shapes import Bool, Rows, Tensor
+from seqloom.specials import SPECIALS, UNK
 
 Flat = Int64[np.ndarray, "n"]
 

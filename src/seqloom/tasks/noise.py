@@ -11,9 +11,10 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from seqloom.batch import EOS, MASK, SEP, SPECIALS, UNK, Tokens
+from seqloom.batch import Tokens
 from seqloom.config import Settings
 from seqloom.shapes import Bool, Tensor
+from seqloom.specials import EOS, MASK, SEP, SPECIALS, UNK
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 

@@ -17,7 +17,7 @@ import torch
 from pydantic import Field
 
 from seqloom import config
-from seqloom.batch import EOS, Batch, Tokens
+from seqloom.batch import Batch, Tokens
 from seqloom.config import Kind
 from seqloom.metrics import METRICS
 from seqloom.models.generator import Generator, shifted
@@ -25,6 +25,7 @@ from seqloom.search.limits import Limits
 from seqloom.search.loop import search
 from seqloom.search.strategies import Sample
 from seqloom.shapes import Bool, Float, Tensor
+from seqloom.specials import EOS
 
 Decode = Callable[[Sequence[int]], str]  # target ids without EOS -> text
 Ids = tuple[int, ...]

@@ -15,7 +15,7 @@ import torch
 from pydantic import Field, model_validator
 
 from seqloom import config
-from seqloom.batch import BOS, Batch, Tokens
+from seqloom.batch import Batch, Tokens
 from seqloom.config import Kind
 from seqloom.data.batching import collate_pairs
 from seqloom.data.corpus import Pair
@@ -25,6 +25,7 @@ from seqloom.search.hypotheses import Hypothesis
 from seqloom.search.loop import Limits, search
 from seqloom.search.strategies import STRATEGIES, Beam
 from seqloom.shapes import Features, Float, Int, Tensor
+from seqloom.specials import BOS
 from seqloom.tasks.alignment import AttentionLoss
 from seqloom.tasks.base import Loss, Task
 from seqloom.tasks.noise import Noise, edited, noisy

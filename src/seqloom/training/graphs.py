@@ -17,8 +17,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from seqloom.batch import EOS, Batch, Source, Tokens
+from seqloom.batch import Batch, Source, Tokens
 from seqloom.shapes import Tensor
+from seqloom.specials import EOS
 from seqloom.tasks.base import Loss
 from seqloom.training.gradients import Backward, is_out_of_memory
 

@@ -1,0 +1,337 @@
+"""An exported model: `seqloom export` writes it, `load_engine` opens it, another library computes. No torch here.
+
+A folder holds that library's own files, the codecs, and `engine.json` with all that reading, searching and judging
+take from a recipe. Search is the library's: a beam that ends like ours, whose outputs are ranked by our scores.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, overload
+
+from pydantic import Field
+
+from seqloom.api.asked import Asked
+from seqloom.api.predictions import Output, Prediction, answered, passed_over
+from seqloom.api.reading import CHUNK_LINES, Piece, Reader
+from seqloom.config import Kind, Settings, kind_of, validated
+from seqloom.data.codec import TextCodec
+from seqloom.data.codecs import Codecs, Encoded
+from seqloom.data.examples import Inputs
+from seqloom.errors import SeqloomError
+from seqloom.files import atomic_write, read_json
+from seqloom.metrics.calibration import Calibration
+from seqloom.search.hypotheses import LENGTHS
+from seqloom.search.limits import Limits
+from seqloom.specials import BOS, EOS, MASK, PAD, SEP, SPECIALS, UNK
+
+if TYPE_CHECKING:
+    from ctranslate2 import Translator
+
+CARD = "engine.json"
+ENGINE = "ctranslate2"
+FIX = "'seqloom export RUN --to ctranslate2' makes one"
+MAX_CARD_BYTES = 16_000_000
+_UNSPEAKABLE = frozenset((PAD, BOS, MASK, SEP))
+
+
+class Card(Settings):
+    """What an engine takes from the run that it was made of."""
+
+    format: Literal[1] = 1
+    engine: Literal["ctranslate2"] = "ctranslate2"
+    seqloom: str
+    name: str
+    languages: dict[str, str] = Field(default_factory=dict)
+    quantised: str | None = None
+    parameters: int = 0
+    source: TextCodec.Settings
+    target: TextCodec.Settings | None = None  # null: source and target share one
+    extras: dict[str, TextCodec.Settings] = Field(default_factory=dict)  # symbols before the source, in this order
+    beam: int = Field(5, ge=1)
+    length: Annotated[Settings, Kind(LENGTHS)] = LENGTHS.settings("mean")
+    limits: Limits = Limits()
+    max_source: int = Field(ge=1)
+    max_extra: int = Field(ge=1)
+    sentences_per_line: float | None = None
+    calibration: Calibration = Calibration()
+
+    def codecs(self, folder: Path) -> Codecs:
+        source = TextCodec.load(self.source, folder / "source")
+        target = source if self.target is None else TextCodec.load(self.target, folder / "target")
+        extras = {name: TextCodec.load(settings, folder / "extras" / name) for name, settings in self.extras.items()}
+        return Codecs(source, target, extras, prefixes=list(extras))
+
+    def save(self, folder: Path) -> None:
+        text = json.dumps(self.model_dump(mode="json"), ensure_ascii=False, indent=1)
+        atomic_write(folder / CARD, text.encode())
+
+
+@dataclass(frozen=True)
+class Found:
+    """One output of the library, judged by our rules."""
+
+    tokens: tuple[int, ...]
+    log_prob: float
+    score: float
+    truncated: bool
+
+
+@dataclass
+class Engine:
+    """`engine("text")` gives a `Prediction`, as a `Model` does; what only our own search can do is not asked of it."""
+
+    card: Card
+    codecs: Codecs
+    translator: Translator
+    told: bool = False  # are the scores of single tokens wanted? They take a second pass
+    _pieces: tuple[list[str], list[str]] = field(init=False, repr=False)
+    _ids: Mapping[str, int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._pieces = spelled(self.codecs)
+        self._ids = {piece: token for token, piece in enumerate(self._pieces[1])}
+        self._length = LENGTHS.build(self.card.length)
+        self.reader = Reader(self.codecs, self.card.max_source, self.card.max_extra, self.card.sentences_per_line)
+
+    @overload
+    def __call__(self, text: Inputs, **options: object) -> Prediction: ...
+    @overload
+    def __call__(self, text: list[str] | list[dict[str, str]], **options: object) -> list[Prediction]: ...
+    def __call__(
+        self, text: Inputs | list[str] | list[dict[str, str]], **options: object
+    ) -> Prediction | list[Prediction]:
+        """Predict one text, or several; keywords are those of `Asked` (beam=5, n_best=3, prefix="...")."""
+        asked = validated(Asked, options, "options")
+        if isinstance(text, (str, Mapping)):
+            return next(self.predict([text], asked))
+        return list(self.predict(text, asked))
+
+    def predict(
+        self, texts: Iterable[Inputs], asked: Asked | None = None, chunk: int = CHUNK_LINES, name: str = ""
+    ) -> Iterator[Prediction]:
+        """One prediction per text, in order, however long the input is. Empty lines give empty answers."""
+        chosen = asked or Asked()
+        self.asking(chosen)
+        yield from self.reader.predictions(texts, chosen, lambda pieces: self._answers(pieces, chosen), chunk, name)
+
+    def refuse_long(self, texts: Iterable[Inputs], asked: Asked, name: str = "") -> None:
+        self.reader.refuse_long(texts, asked, name)
+
+    def asking(self, asked: Asked) -> None:
+        """E_USAGE for what cannot be met."""
+        beam = asked.beam or self.card.beam
+        if asked.n_best > beam:
+            raise SeqloomError("E_USAGE", f"n_best {asked.n_best} is over the beam's size {beam}", fix="a wider beam")
+        self._prefix(asked)
+        self._limits(asked)
+
+    def _prefix(self, asked: Asked) -> list[int]:
+        tokens = self.codecs.target.encode(asked.prefix) if asked.prefix else []
+        if UNK in tokens:
+            odd = self.codecs.target.tokens(asked.prefix)[tokens.index(UNK)]
+            fix = "begin with what the model's vocabulary can spell"
+            raise SeqloomError("E_USAGE", f"prefix: the model cannot say {odd!r}", fix=fix)
+        return tokens
+
+    def _limits(self, asked: Asked) -> Limits:
+        wishes = {name: getattr(asked, name) for name in ("min_length", "max_length", "min_ratio", "max_ratio")}
+        given = {name: value for name, value in wishes.items() if value is not None}
+        return validated(Limits, {**dict(self.card.limits), **given}, "limits")
+
+    def _answers(self, texts: Sequence[Piece], asked: Asked) -> list[Prediction]:
+        answers = [passed_over(text, extras) for text, extras in texts]
+        encoded = self.reader.encoded(texts)
+        for place, found in zip(encoded, self._found(list(encoded.values()), asked), strict=True):
+            text, extras = texts[place]
+            best = found[: asked.n_best]
+            outputs = [
+                self._output(one, scores) for one, scores in zip(best, self._told(encoded[place], best), strict=True)
+            ]
+            answers[place] = answered(text, extras, encoded[place], outputs, self.card.calibration)
+        return answers
+
+    def _output(self, found: Found, scores: tuple[float, ...]) -> Output:
+        pieces = self.codecs.said(found.tokens)
+        text = self.codecs.target.tokenizer.decode(pieces)
+        return Output(text, tuple(pieces), scores, found.log_prob, found.score, found.truncated)
+
+    # --- what the library is asked -----------------------------------------------------------------------------------
+
+    def _found(self, sources: Sequence[Encoded], asked: Asked) -> list[list[Found]]:
+        """Outputs for every source, best first. A limit belongs to a source and never to those beside it: who grew
+        beyond its own is asked again, alone with sources of the same limits.
+        """
+        limits, room = self._limits(asked), len(self._prefix(asked))
+        bounds = [limits.bounds(len(encoded.source) + 1, room) for encoded in sources]
+        found: list[list[Found]] = [[] for _ in sources]
+        for least, places in _grouped(range(len(sources)), [least for least, _ in bounds]):
+            most = max(bounds[place][1] for place in places)
+            self._ask(sources, places, (least, most), asked, found)
+        grown = [place for place, outputs in enumerate(found) if _over(outputs, bounds[place][1])]
+        for (least, most), places in _grouped(grown, [bounds[place] for place in grown]):
+            self._ask(sources, places, (least, most), asked, found)
+        return found
+
+    def _ask(
+        self,
+        sources: Sequence[Encoded],
+        places: Sequence[int],
+        bounds: tuple[int, int],
+        asked: Asked,
+        found: list[list[Found]],
+    ) -> None:
+        texts = [self._spelled(sources[place]) for place in places]
+        # one more than is wanted: what has reached its limit may still end
+        searched = self._searched(texts, (bounds[0], bounds[1] + 1), asked)
+        for place, text, outputs in zip(places, texts, searched, strict=True):
+            found[place] = self._settled(text, outputs, bounds, asked)
+
+    def _settled(self, text: list[str], outputs: list[Found], bounds: tuple[int, int], asked: Asked) -> list[Found]:
+        """What was found for one text within its bounds, best first; cut off is only what is needed to have enough."""
+        exact = not (asked.prefix or bounds[0])
+        if any(not _UNSPEAKABLE.isdisjoint(one.tokens) for one in outputs):  # of a model that learned next to nothing
+            never = [[self._pieces[1][token]] for token in _UNSPEAKABLE]
+            outputs, exact = self._searched([text], (bounds[0], bounds[1] + 1), asked, never)[0], False
+        ended = [one for one in outputs if not one.truncated]
+        cut: list[Found] = []
+        if len(ended) < asked.n_best:
+            beyond = self._searched([text], bounds, asked)[0]
+            cut = self._rescored(text, [one for one in beyond if one.truncated])
+        ended = ended if exact else self._rescored(text, ended)
+        return [*sorted(ended, key=_by_score), *sorted(cut, key=_by_score)]
+
+    def _searched(
+        self, texts: list[list[str]], bounds: tuple[int, int], asked: Asked, never: list[list[str]] | None = None
+    ) -> list[list[Found]]:
+        beam, (least, most) = asked.beam or self.card.beam, bounds
+        prefix = [self._pieces[1][token] for token in self._prefix(asked)]
+        results = self.translator.translate_batch(
+            texts,
+            target_prefix=[prefix] * len(texts) if prefix else None,
+            beam_size=beam,
+            num_hypotheses=beam,
+            length_penalty=self._exponent,
+            min_decoding_length=least,
+            max_decoding_length=most,
+            max_input_length=0,
+            return_scores=True,
+            return_end_token=True,
+            max_batch_size=asked.batch_tokens,
+            batch_type="tokens",
+            suppress_sequences=never,
+        )
+        return [
+            [self._judged(*one) for one in zip(result.hypotheses, result.scores, strict=True)] for result in results
+        ]
+
+    def _judged(self, pieces: Sequence[str], score: float) -> Found:
+        """`score` is the library's: divided by a power of the number of tokens, the end counted."""
+        ended = bool(pieces) and pieces[-1] == self._pieces[1][EOS]
+        log_prob = score * len(pieces) ** self._exponent
+        tokens = tuple(self._ids[piece] for piece in pieces[: len(pieces) - ended])
+        return Found(tokens, log_prob, self._score(log_prob, tokens), not ended)
+
+    def _score(self, log_prob: float, tokens: Sequence[int]) -> float:
+        return log_prob / float(self._length.divisor(float(max(1, len(tokens)))))  # type: ignore[arg-type]
+
+    @property
+    def _exponent(self) -> float:
+        """What comes nearest to our normalisation during the search."""
+        return {"none": 0.0, "mean": 1.0}.get(kind_of(self.card.length), getattr(self.card.length, "alpha", 0.0))
+
+    def _rescored(self, text: list[str], outputs: Sequence[Found]) -> list[Found]:
+        """With log-probabilities of all that is said and of nothing else. While it searches, the library leaves a
+        given beginning out, and shares out the probability of what may not be said.
+        """
+        told = self._token_scores(text, outputs)
+        return [
+            Found(one.tokens, sum(scores), self._score(sum(scores), one.tokens), one.truncated)
+            for one, scores in zip(outputs, told, strict=True)
+        ]
+
+    def _told(self, encoded: Encoded, outputs: Sequence[Found]) -> list[tuple[float, ...]]:
+        return self._token_scores(self._spelled(encoded), outputs) if self.told else [()] * len(outputs)
+
+    def _token_scores(self, text: list[str], outputs: Sequence[Found]) -> list[tuple[float, ...]]:
+        targets = [[self._pieces[1][token] for token in one.tokens] for one in outputs]
+        results = self.translator.score_batch([text] * len(targets), targets, max_input_length=0)
+        return [
+            tuple(result.log_probs[: len(one.tokens) + (not one.truncated)])
+            for result, one in zip(results, outputs, strict=True)
+        ]
+
+    def _spelled(self, encoded: Encoded) -> list[str]:
+        pieces = self._pieces[0]
+        return [pieces[token] for token in encoded.source.tolist()]
+
+    def __repr__(self) -> str:
+        languages = f"{self.card.languages.get('source', '')} -> {self.card.languages.get('target', '')}"
+        kept = self.card.quantised or "float32"
+        return f"Engine({self.card.name!r}, {languages}, {ENGINE} {kept}, {self.card.parameters:,} parameters)"
+
+
+def spelled(codecs: Codecs) -> tuple[list[str], list[str]]:
+    """Every id of source and target as a string of its own: pieces as they are, special tokens as they are shown."""
+    sides = (codecs.source.vocabulary, codecs.target.vocabulary)
+    return tuple(_distinct([vocabulary.piece(token) for token in range(len(vocabulary))]) for vocabulary in sides)  # type: ignore[return-value]
+
+
+def _distinct(pieces: list[str]) -> list[str]:
+    """A text may spell a special token; its piece is then marked."""
+    taken = set(SPECIALS)
+    ordinary = [piece + "\u2060" if piece in taken else piece for piece in pieces[len(SPECIALS) :]]
+    return [*SPECIALS, *ordinary]
+
+
+def _by_score(found: Found) -> float:
+    return -found.score
+
+
+def _over(outputs: Sequence[Found], most: int) -> bool:
+    return any(len(one.tokens) > most for one in outputs)
+
+
+def _grouped(places: Iterable[int], keys: Sequence[Any]) -> Iterator[tuple[Any, list[int]]]:
+    """Places by their key."""
+    ordered = sorted(zip(keys, places, strict=True), key=lambda pair: pair[0])
+    for key, group in groupby(ordered, key=lambda pair: pair[0]):
+        yield key, [place for _, place in group]
+
+
+def find_engine(path: str | Path) -> Path:
+    """The exported model of a run folder, or the folder itself when it is one."""
+    folder = Path(path)
+    for place in (folder / ENGINE, folder):
+        if (place / CARD).is_file():
+            return place
+    if not folder.exists():
+        raise SeqloomError("E_FILE", "no such run or exported model", where=str(folder), fix=FIX)
+    raise SeqloomError("E_BUNDLE", "this run was not exported yet", where=str(folder), fix=FIX)
+
+
+def load_engine(
+    run: str | Path, *, device: str = "auto", threads: int | None = None, alone: bool = False, told: bool = False
+) -> Engine:
+    """Open an exported model. `threads` work on as many texts at once; `alone`: on one text together."""
+    folder = find_engine(run)
+    try:
+        import ctranslate2
+    except ImportError:
+        fix = "pip install 'seqloom[export]'"
+        raise SeqloomError("E_EXTRA", "ctranslate2 is not installed", where="--engine", fix=fix) from None
+    card = validated(
+        Card, read_json(folder / CARD, MAX_CARD_BYTES, "an exported model's card", FIX), str(folder / CARD)
+    )
+    count = threads or os.cpu_count() or 1
+    how = {"inter_threads": 1, "intra_threads": count} if alone else {"inter_threads": count, "intra_threads": 1}
+    try:
+        translator = ctranslate2.Translator(str(folder), device=device, **how)
+    except (RuntimeError, ValueError) as error:
+        raise SeqloomError("E_BUNDLE", f"CTranslate2: {error}", where=str(folder), fix=FIX) from None
+    return Engine(card, card.codecs(folder), translator, told)

@@ -1,0 +1,140 @@
+"""What of a text goes to a model: extras apart, paragraphs in sentences, over-long texts as asked. No torch here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
+
+from seqloom.api.asked import Asked
+from seqloom.api.predictions import Prediction, joined
+from seqloom.data.codecs import Codecs, Encoded
+from seqloom.data.examples import Inputs
+from seqloom.data.sentences import split_sentences
+from seqloom.errors import SeqloomError
+
+CHUNK_LINES = 4096  # lines that are sorted by length together; bounds memory on endless input
+SENTENCES_PER_LINE = 1.2  # a run whose training lines hold more than this learned paragraphs, and gets paragraphs
+
+Piece = tuple[str, dict[str, str]]  # what is answered by itself: a text and the extras of its line
+
+
+class Answer(Protocol):
+    """One prediction per piece, in order."""
+
+    def __call__(self, pieces: Sequence[Piece], /) -> Sequence[Prediction]: ...
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Lines as pieces that a model can answer, and its answers as answers to lines."""
+
+    codecs: Codecs
+    max_source: int  # tokens
+    max_extra: int
+    sentences_per_line: object  # of the training lines, where that is known
+
+    @property
+    def splits_sentences(self) -> bool:
+        """Did this run learn single sentences of natural text?"""
+        learned = self.sentences_per_line
+        return (
+            self.codecs.source.tokenizer.text_like
+            and self.codecs.target.tokenizer.text_like
+            and isinstance(learned, float)
+            and learned <= SENTENCES_PER_LINE
+        )
+
+    def predictions(
+        self, texts: Iterable[Inputs], asked: Asked, answer: Answer, chunk: int, name: str
+    ) -> Iterator[Prediction]:
+        """One prediction per text, in order; `chunk` of them are read before the first is answered."""
+        iterator = enumerate(texts, start=1)
+        while lines := list(islice(iterator, chunk)):
+            pieces: list[Piece] = []
+            plans: list[tuple[str, dict[str, str], list[str]]] = []  # per line, also the gap after each of its pieces
+            for number, inputs in lines:
+                line, extras, parts = self.read(inputs, asked, _place(name, number))
+                pieces += [(text, extras) for text, _ in parts]
+                plans.append((line, extras, [gap for _, gap in parts]))
+            answers = iter(answer(pieces))
+            for line, extras, gaps in plans:
+                yield joined(line, list(islice(answers, len(gaps))), gaps, extras)
+
+    def refuse_long(self, texts: Iterable[Inputs], asked: Asked, name: str = "") -> None:
+        """Look for sources over the recipe's maximum that were not provided for, before the first answer."""
+        for number, inputs in enumerate(texts, start=1):
+            self.read(inputs, asked, _place(name, number))
+
+    def read(self, inputs: Inputs, asked: Asked, where: str) -> tuple[str, dict[str, str], list[tuple[str, str]]]:
+        """A line's source, its extras (the same for all of its parts), and its parts with the gaps between them."""
+        line, extras = self.codecs.texts(inputs, where)
+        self._refuse_long_extras(extras, where)
+        return line, extras, self._parts(line, asked, where)
+
+    def encoded(self, pieces: Sequence[Piece]) -> dict[int, Encoded]:
+        """Those that hold something to read, by their place."""
+        return {
+            place: read
+            for place, (text, extras) in enumerate(pieces)
+            if text.strip() and (read := self.codecs.encode({**extras, "source": text})).own
+        }
+
+    def _refuse_long_extras(self, extras: Mapping[str, str], where: str) -> None:
+        for name, text in extras.items():
+            count = len(self.codecs.extras[name].tokens(text)) if len(text) > self.max_extra // 8 else 0
+            if count > self.max_extra:
+                what = f"{name}: {count:,} tokens, the recipe's maximum is {self.max_extra:,}"
+                raise SeqloomError("E_LONG", what, where=where, fix="a larger data.limits.max_extra in training")
+
+    def _parts(self, line: str, asked: Asked, where: str) -> list[tuple[str, str]]:
+        """What of a line goes to the model one by one, and the white space that follows each."""
+        parts = _by_line(line)
+        splits = asked.split
+        if splits is None:
+            splits = self.splits_sentences and not asked.of_the_whole
+        if splits and asked.n_best == 1:
+            parts = [part for block, gap in parts for part in _sentences(block, gap)]
+        fitting = [self._fitting(text, gap, asked, where) for text, gap in parts]
+        if any(not shorter for shorter in fitting):  # to be skipped: the whole line, never a part of it
+            return []
+        return [part for shorter in fitting for part in shorter]
+
+    def _fitting(self, text: str, gap: str, asked: Asked, where: str) -> list[tuple[str, str]]:
+        """A text within the recipe's maximum as it is; a longer one as `on_long` says (nothing: it is skipped)."""
+        count = len(self.codecs.source.encode(text)) if len(text) > self.max_source // 8 else 0
+        if count <= self.max_source:
+            return [(text, gap)]
+        if asked.on_long == "skip":
+            return []
+        if asked.on_long == "split":
+            words = text.split(" ")
+            if len(words) > 1:
+                half = len(words) // 2
+                halves = ((" ".join(words[:half]), " "), (" ".join(words[half:]), gap))
+                return [shorter for part, after in halves for shorter in self._fitting(part, after, asked, where)]
+        most = self.max_source
+        what, remedy = f"a source of {count:,} tokens, the recipe's maximum is {most:,}", "split or --on-long skip"
+        if asked.on_long == "split":
+            what, remedy = f"a word of {count:,} tokens cannot be split, the recipe's maximum is {most:,}", "skip"
+        fix = f"--on-long {remedy}, or a larger data.limits.max_source in training"
+        raise SeqloomError("E_LONG", what, where=where, fix=fix)
+
+
+def _place(name: str, number: int) -> str:
+    return f"{name}:{number}" if name else f"line {number:,}"
+
+
+def _by_line(text: str) -> list[tuple[str, str]]:
+    """Lines of a text with their breaks, so that breaks are kept."""
+    lines = text.split("\n")
+    return [(line.removesuffix("\r"), ("\r" if line.endswith("\r") else "") + "\n") for line in lines[:-1]] + [
+        (lines[-1], "")
+    ]
+
+
+def _sentences(block: str, gap: str) -> list[tuple[str, str]]:
+    """The sentences of one line; the line's own break follows the last."""
+    parts = split_sentences(block)
+    return [*parts[:-1], (parts[-1][0], parts[-1][1] + gap)]

@@ -1,0 +1,41 @@
+"""`seqloom export RUN --to ctranslate2`: the model for another library to run, faster on a CPU than any torch."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import typer
+
+from seqloom.cli import say
+from seqloom.cli.predict import one_of
+
+TARGETS = ("ctranslate2",)
+
+
+def command(
+    run: Path = typer.Argument(..., metavar="RUN", help="A run or bundle folder."),
+    to: str = typer.Option("ctranslate2", "--to", metavar="ctranslate2", help="Which library is to run it."),
+    output: Path | None = typer.Option(
+        None, "--output", "-o", metavar="DIR", help="The folder to write; RUN/ctranslate2 by default."
+    ),
+    quantise: str | None = typer.Option(
+        None,
+        "--quantise",
+        metavar="int8|int16|float16|bfloat16",
+        help="Keep the weights in fewer bits: smaller and faster, a little less exact.",
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Report the result as JSON on stdout."),
+) -> None:
+    """Write a Transformer for CTranslate2; 'predict --engine ctranslate2' then runs without torch."""
+    one_of("--to", to, TARGETS)
+    from seqloom.api.export import export_run
+
+    place = export_run(run, output, quantise)
+    size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
+    if as_json:
+        say.as_json({"folder": str(place), "to": to, "quantised": quantise, "bytes": size})
+        return
+    say.talk(f"wrote {place} ({size / 1e6:.1f} MB)")
+    name = run if output is None else output
+    say.talk(f"  predict with: seqloom predict {shlex.quote(str(name))} --engine ctranslate2")
