@@ -24,7 +24,6 @@ from torch.nn import functional as F
 from seqloom import runtime
 from seqloom.api.train import train
 from seqloom.batch import Batch
-from seqloom.specials import BOS
 from seqloom.data.batching import Batching, TokenBatches
 from seqloom.data.codec import TextCodec
 from seqloom.data.codecs import Codecs
@@ -33,6 +32,7 @@ from seqloom.data.readers import Example
 from seqloom.models.model import EncoderDecoder
 from seqloom.recipe import Recipe, recipe_from
 from seqloom.runtime import Runtime
+from seqloom.specials import BOS
 from seqloom.tasks.transduce import SearchSettings, Transduce
 from seqloom.training.loop import Training, fit
 
