@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from seqloom.api.bench import bench
     from seqloom.api.compare import compare
     from seqloom.api.distill import Distillation, distill
     from seqloom.api.engine import Engine, load_engine
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "bench": "seqloom.api.bench",
     "compare": "seqloom.api.compare",
     "distill": "seqloom.api.distill",
     "Distillation": "seqloom.api.distill",
@@ -60,6 +62,7 @@ __all__ = [
     "Run",
     "RunEvaluation",
     "SeqloomError",
+    "bench",
     "compare",
     "distill",
     "evaluate",

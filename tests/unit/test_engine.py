@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import seqloom
+from seqloom.api.bench import bench
 from seqloom.api.engine import Engine, load_engine
 from seqloom.api.export import export_run
 from seqloom.api.train import Run, train
@@ -207,6 +208,17 @@ def test_weights_in_fewer_bits_answer_nearly_the_same(
     ours = [one.text for one in seqloom.load(run.folder, device="cpu")(texts, beam=1)]
     theirs = [one.text for one in load_engine(place, threads=1)(texts, beam=1)]
     assert sum(a == b for a, b in zip(ours, theirs, strict=True)) >= 0.8 * len(texts)
+
+
+def test_every_way_is_measured_in_turns(run: Run) -> None:
+    found = bench(run.folder, beams=(1, 3), batches=(1, 8), engines=("ctranslate2", "seqloom"), seconds=0.0, windows=2)
+    ways = [(speed.way.engine, speed.way.beam, speed.way.batch) for speed in found.speeds]
+    assert ways == [(engine, beam, size) for engine in ("seqloom", "ctranslate2") for beam in (1, 3) for size in (1, 8)]
+    for speed in found.speeds:
+        assert speed.windows == 2
+        assert speed.tokens_per_second > 0
+        assert 0 < speed.seconds <= speed.seconds_95
+    assert json.loads(json.dumps(found.as_dict()))["machine"]["cores"] >= 1
 
 
 def test_faults_name_their_fix(run: Run, engine: Engine, tmp_path: Path) -> None:

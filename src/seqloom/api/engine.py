@@ -37,6 +37,7 @@ CARD = "engine.json"
 ENGINE = "ctranslate2"
 FIX = "'seqloom export RUN --to ctranslate2' makes one"
 MAX_CARD_BYTES = 16_000_000
+PADDED = 1.15  # what a batch is larger than its tokens, when work is shared out
 _UNSPEAKABLE = frozenset((PAD, BOS, MASK, SEP))
 
 
@@ -222,13 +223,19 @@ class Engine:
             max_input_length=0,
             return_scores=True,
             return_end_token=True,
-            max_batch_size=asked.batch_tokens,
+            max_batch_size=self._batch_tokens(texts, asked),
             batch_type="tokens",
             suppress_sequences=never,
         )
         return [
             [self._judged(*one) for one in zip(result.hypotheses, result.scores, strict=True)] for result in results
         ]
+
+    def _batch_tokens(self, texts: list[list[str]], asked: Asked) -> int:
+        """As many as were asked for, or fewer where some worker would have nothing to do."""
+        lengths = [len(text) + 1 for text in texts]
+        share = sum(lengths) / self.translator.num_translators * PADDED
+        return min(asked.batch_tokens, max(int(share), max(lengths)))
 
     def _judged(self, pieces: Sequence[str], score: float) -> Found:
         """`score` is the library's: divided by a power of the number of tokens, the end counted."""

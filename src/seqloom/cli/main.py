@@ -16,6 +16,7 @@ import typer
 
 from seqloom.cli import (
     average,
+    bench,
     check,
     compare,
     config,
@@ -45,6 +46,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "average": average.command,
     "distill": distill.command,
     "export": export.command,
+    "bench": bench.command,
     "config": config.command,
     "info": info.command,
 }

@@ -1,0 +1,97 @@
+"""`seqloom bench RUN`: how fast this model answers on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from seqloom.cli import say
+from seqloom.cli.predict import one_of
+from seqloom.errors import SeqloomError
+
+ENGINES = ("seqloom", "ctranslate2")
+
+
+def command(
+    run: Path = typer.Argument(..., metavar="RUN", help="A run or bundle folder."),
+    given: str | None = typer.Argument(
+        None, metavar="[INPUT]", help="A file of sources, one per line; the run's test set by default."
+    ),
+    beam: str = typer.Option("1,5", "--beam", "-b", metavar="SIZES", help="Sizes of the beam; 1 is greedy."),
+    batch: str = typer.Option("1,16,64", "--batch", metavar="SIZES", help="So many sources at once."),
+    device: str = typer.Option("auto", "--device", metavar="DEVICES", help="auto, cpu, cuda; several by commas."),
+    engine: str | None = typer.Option(
+        None,
+        "--engine",
+        metavar="ENGINES",
+        help="seqloom, ctranslate2, or both by a comma; by default both where the run was exported.",
+    ),
+    seconds: float = typer.Option(2.0, "--seconds", min=0.0, help="How long one window is."),
+    windows: int = typer.Option(3, "--windows", min=1, help="Windows of each way; their median counts."),
+    threads: int | None = typer.Option(None, "--threads", min=1, help="CPU threads."),
+    as_json: bool = typer.Option(False, "--json", help="Report the result as JSON on stdout."),
+) -> None:
+    """Measure tokens per second and latency by batch size, beam, device and engine, all in turns."""
+    beams, batches = _sizes("--beam", beam), _sizes("--batch", batch)
+    engines = _engines(run, engine)
+    for name in engines:
+        one_of("--engine", name, ENGINES)
+    from seqloom.api.bench import bench
+    from seqloom.data.readers import read_sources
+
+    texts = None if given is None else [line for line in read_sources(given) if line.strip()]
+    devices = device.split(",")
+    if not as_json:
+        ways = len(beams) * len(batches) * len(engines) * len(devices)
+        say.talk(f"{ways} ways, {windows} windows of {seconds:g} s each: about {ways * windows * seconds:.0f} s")
+    found = bench(
+        run,
+        texts,
+        beams=beams,
+        batches=batches,
+        devices=devices,
+        engines=engines,
+        seconds=seconds,
+        windows=windows,
+        threads=threads,
+    )
+    if as_json:
+        say.as_json(found.as_dict())
+        return
+    rows = [
+        (
+            speed.way.engine,
+            speed.way.device,
+            speed.way.beam,
+            speed.way.batch,
+            f"{speed.tokens_per_second:,.0f}",
+            f"{speed.texts_per_second:,.1f}",
+            f"{1000 * speed.seconds:,.1f}",
+            f"{1000 * speed.seconds_95:,.1f}",
+        )
+        for speed in found.speeds
+    ]
+    machine = found.machine
+    columns = ("engine", "device", "beam", "batch", "tokens/s", "texts/s", "ms a batch", "95 % under")
+    note = f"{machine['processor']}, {machine['threads']} of {machine['cores']} cores, torch {machine['torch']}"
+    say.table(f"{found.name}: {found.texts:,} texts", columns, rows, [note])
+
+
+def _sizes(option: str, given: str) -> list[int]:
+    parts = given.split(",")
+    if not all(part.strip().isdecimal() and int(part) >= 1 for part in parts):
+        raise SeqloomError("E_USAGE", f"{option} {given!r}: sizes by commas, each at least 1", fix=f"{option} 1,16,64")
+    return [int(part) for part in parts]
+
+
+def _engines(run: Path, given: str | None) -> list[str]:
+    if given is not None:
+        return given.split(",")
+    from seqloom.api.engine import find_engine
+
+    try:
+        find_engine(run)
+    except SeqloomError:
+        return [ENGINES[0]]
+    return list(ENGINES)
