@@ -54,7 +54,7 @@ def test_an_export_of_its_own_folder(transformer: Path, tmp_path: Path, seqloom:
 
 def test_what_an_engine_cannot_do_is_said(transformer: Path, run: Path, seqloom: Command) -> None:
     missing = seqloom("predict", transformer, "-t", "ant", "--engine", "ctranslate2")
-    assert "seqloom export RUN" in missing.refused("E_BUNDLE", 1)
+    assert "seqloom export RUN" in missing.refused("E_BUNDLE", 4)
     other = seqloom("predict", transformer, "-t", "ant", "--engine", "ctranslate3").refused("E_USAGE", 2)
     assert "did you mean 'ctranslate2'" in other
     seqloom("export", transformer)
