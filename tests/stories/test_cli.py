@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -52,6 +53,15 @@ def test_help_names_every_command(seqloom: Command) -> None:
 def test_what_cannot_be_obeyed_is_one_line(typed: list[str], said: str, seqloom: Command) -> None:
     line = seqloom(*typed).refused("E_USAGE", 2)
     assert said in line, line
+
+
+def test_profile_says_where_the_time_went(seqloom: Command, tmp_path: Path) -> None:
+    answer = seqloom("train", write_recipe(tmp_path), "--run", tmp_path / "run", "--profile")
+    assert answer.code == 0, answer.err
+    rows = [re.match(r" *([0-9.]+) %  +[0-9.]+ s  (.+)", line) for line in answer.err.splitlines()]
+    told = {row[2]: float(row[1]) for row in rows if row}
+    assert {"data", "forward", "backward", "optimiser", "logging"} <= set(told)
+    assert sum(told.values()) == pytest.approx(100.0, abs=0.7)
 
 
 def test_debug_shows_where_and_keeps_the_line(seqloom: Command, tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ from seqloom.training.gradients import TooLargeError
 from seqloom.training.lock import RunLock
 from seqloom.training.loop import fit
 from seqloom.training.observers import CheckpointKeeper, JsonLines, Observer, TensorBoard
+from seqloom.training.phases import phase
 from seqloom.training.state import Snapshot
 
 SAMPLED_LINES = 5_000  # of the training sources, to learn whether lines are sentences
@@ -171,7 +172,8 @@ class _Training:
             atomic_write(place / START, json.dumps({"from": str(now.start)}).encode())
         if now.begins:
             write_record(now.recipe.data, place / DATA)
-        self.parts = Prepared(now.recipe, place, wishes.tell, now.start, wishes.codec)
+        with phase("preparing the data"):
+            self.parts = Prepared(now.recipe, place, wishes.tell, now.start, wishes.codec)
         self.parts.folder = folder
         self.recipe = self.parts.recipe  # with every choice made that needs the data and the model
 
@@ -180,7 +182,8 @@ class _Training:
         try:
             reason = self._listen(self._events(None if last is None else checkpoints.load(last)))
             if reason not in ("preempted", "interrupted"):
-                self._finish(reason)
+                with phase("finishing"):
+                    self._finish(reason)
         except TooLargeError as error:
             where = error.where if error.example is None else self.parts.place_of(error.example)
             raise SeqloomError(error.code, error.what, where=where, fix=error.fix) from None
@@ -243,10 +246,11 @@ class _Training:
             observers: list[Observer] = [log, *board, CheckpointKeeper(self.folder, keep), *self.wishes.observers]
             reason = "interrupted"
             for event in events:
-                for observer in observers:
-                    observer(event)
-                if isinstance(event, Checkpoint) and event.best:
-                    self._write_bundle(event.snapshot().weights(), {})
+                with phase("saving" if isinstance(event, Checkpoint) else "logging"):
+                    for observer in observers:
+                        observer(event)
+                    if isinstance(event, Checkpoint) and event.best:
+                        self._write_bundle(event.snapshot().weights(), {})
                 if isinstance(event, Finished):
                     reason = event.reason
         return reason

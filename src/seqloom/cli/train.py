@@ -18,6 +18,7 @@ from seqloom.errors import INTERRUPTED, PREEMPTED, SeqloomError
 if TYPE_CHECKING:
     from seqloom.api.many import Many
     from seqloom.api.train import Run
+    from seqloom.training.phases import Phases
     from seqloom.training.signals import Signals
 
 STOPPED = {"preempted": PREEMPTED, "interrupted": INTERRUPTED}
@@ -39,6 +40,7 @@ def command(
     ),
     device: str | None = typer.Option(None, "--device", help="auto, cpu, cuda, cuda:N or mps."),
     threads: int | None = typer.Option(None, "--threads", min=1, help="CPU threads."),
+    profile: bool = typer.Option(False, "--profile", help="Say at the end where the time went."),
     quiet: bool = typer.Option(False, "--quiet", "-q", help="No talk and no progress."),
     as_json: bool = typer.Option(False, "--json", help="Report the result as JSON on stdout."),
 ) -> None:
@@ -58,7 +60,10 @@ def command(
         from seqloom.api.many import is_sweep, parse_seeds, train_many
         from seqloom.api.train import Wishes, train
         from seqloom.training.console import Console
+        from seqloom.training.phases import Phases
 
+        if profile:
+            stack.callback(_say_phases, stack.enter_context(Phases()))
         numbers = parse_seeds(seeds) if seeds is not None else []
 
         def wishes(label: str) -> Wishes:
@@ -74,6 +79,12 @@ def command(
             _say_many(train_many(path, run, _full_keys(path, assignments), numbers, wishes), as_json, quiet, replace)
         else:
             _say_one(train(path, run, assignments, wishes("")), as_json, quiet)
+
+
+def _say_phases(phases: Phases) -> None:
+    """Where the time went, the imports before it left out."""
+    for name, share in phases.shares().items():
+        say.talk(f"{say.percent(share):>8}  {phases.seconds[name]:9.2f} s  {name}")
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from seqloom.batch import Batch
 from seqloom.errors import SeqloomError
 from seqloom.shapes import Float, Tensor
 from seqloom.tasks.base import Loss
+from seqloom.training.phases import phase
 
 Backward = Callable[[Batch], Loss]  # leaves the gradient of a batch's summed loss in `.grad`, and returns the sums
 
@@ -71,8 +72,10 @@ def plain(loss_of: Callable[[Batch], Loss], scale: float = 1.0) -> Backward:
     """Forward and back. The gradient is that of `scale` times the loss, the sums are not scaled."""
 
     def backward(batch: Batch) -> Loss:
-        loss = loss_of(batch)
-        (loss.total * scale).backward()  # type: ignore[no-untyped-call]
+        with phase("forward"):
+            loss = loss_of(batch)
+        with phase("backward"):
+            (loss.total * scale).backward()  # type: ignore[no-untyped-call]
         return Loss(loss.total.detach(), loss.count, loss.nll.detach())
 
     return backward

@@ -22,6 +22,7 @@ from seqloom.shapes import Tensor
 from seqloom.specials import EOS
 from seqloom.tasks.base import Loss
 from seqloom.training.gradients import Backward, is_out_of_memory
+from seqloom.training.phases import phase
 
 MOST_GRAPHS = 200  # each holds a few megabytes; shapes beyond these are computed as ever
 MOST_APART = 0.05  # of a parameter's gradient, between a plain and a replayed step
@@ -51,7 +52,8 @@ class Recorded:
     loss: Loss
 
     def replay(self) -> Loss:
-        self.graph.replay()
+        with phase("forward and backward, replayed"):
+            self.graph.replay()
         return Loss(self.loss.total.clone(), self.loss.count.clone(), self.loss.nll.clone())
 
 

@@ -31,6 +31,7 @@ from seqloom.training.freezing import freeze
 from seqloom.training.gradients import Backward
 from seqloom.training.graphs import Graphs
 from seqloom.training.optim import OPTIMISERS, SCHEDULES, Optimiser
+from seqloom.training.phases import drawn, phase
 from seqloom.training.precision import Scaler
 from seqloom.training.state import Interval, Snapshot, TrainState
 from seqloom.training.updates import Taken, updates
@@ -137,11 +138,12 @@ def fit(
 
     made = updates(state, settings.clip, device, ends=settings.nonfinite == "stop")
     groups = _groups(batches, now.epoch, now.batch, settings.accumulate)
-    for group, epoch_ends in groups if device.type == "cpu" else ahead(groups, PREPARED):
+    for group, epoch_ends in drawn("data", groups if device.type == "cpu" else ahead(groups, PREPARED)):
         backward = graphs or gradients.plain(loss_of, state.scaler.scale if state.scaler else 1.0)
         loss = _summed(backward, state, group, seed)
         tokens = _count(state, group, epoch_ends)
-        made.take(now.step, tokens, loss)
+        with phase("optimiser"):
+            made.take(now.step, tokens, loss)
         ended = _ended(state, settings)
         logs = ended or now.step % settings.log_every == 0
         due = epoch_ends if settings.validate_every is None else now.step % settings.validate_every == 0
@@ -154,7 +156,8 @@ def fit(
         improved = False
         if due or ended:
             yield Validating(now.step)
-            validated = _validated(state, settings, seed, validate, samples)
+            with phase("validation"):
+                validated = _validated(state, settings, seed, validate, samples)
             improved = validated.improved
             yield validated
             ended = ended or _ended(state, settings)  # patience may just have run out
