@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import jaxtyping
 import pytest
 
 from commands import Command
@@ -63,6 +64,27 @@ def test_what_an_engine_cannot_do_is_said(transformer: Path, run: Path, seqloom:
         assert wish[0] in refusal.refused("E_USAGE", 2)
     assert "no Transformer" in seqloom("export", run).refused("E_USAGE", 2)
     assert "one of: int8" in seqloom("export", transformer, "--quantise", "int3").refused("E_USAGE", 2)
+
+
+def test_graphs_for_onnx_runtime(run: Path, tmp_path: Path, seqloom: Command) -> None:
+    pytest.importorskip("onnxscript")
+    pytest.importorskip("onnxruntime")
+    jaxtyping.config.update("jaxtyping_disable", True)  # while a graph is made, sizes are symbols and no numbers
+    try:
+        exported = seqloom("export", run, "--to", "onnx")
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)
+    assert exported.code == 0, exported.err
+    lines = tmp_path / "lines.txt"
+    lines.write_text("abc\nhgfed\n")
+    wishes = ["-q", "--beam", "3", "--must", "b"]
+    assert (
+        seqloom("predict", run, lines, *wishes, "--engine", "onnx").out == seqloom("predict", run, lines, *wishes).out
+    )
+    assert "--ensemble" in seqloom("predict", run, run, "--ensemble", "-t", "a", "--engine", "onnx").refused(
+        "E_USAGE", 2
+    )
+    assert "one of: ctranslate2, onnx" in seqloom("export", run, "--to", "tflite").refused("E_USAGE", 2)
 
 
 def test_bench_measures_what_was_exported_too(transformer: Path, seqloom: Command) -> None:

@@ -18,6 +18,7 @@ import torch
 from seqloom import runtime
 from seqloom.api.asked import Asked
 from seqloom.api.engine import ENGINE, load_engine
+from seqloom.api.export import ONNX, load_onnx
 from seqloom.api.load import load
 from seqloom.api.model import Model
 from seqloom.api.options import Options
@@ -150,7 +151,7 @@ def _predictor(run: str | Path, way: Way, threads: int | None) -> Predict:
         engine = load_engine(run, device=way.device, threads=threads, alone=way.batch == 1)
         asked = Asked(beam=way.beam, batch_tokens=WIDE, on_long="skip", split=False)
         return lambda texts: list(engine.predict(texts, asked, len(texts)))
-    model = load(run, device=way.device, threads=threads)
+    model = (load_onnx if way.engine == ONNX else load)(run, device=way.device, threads=threads)
     options = Options(beam=way.beam, batch_tokens=WIDE, on_long="skip", split=False)
     count = torch.get_num_threads()
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
+import torch
+
 from seqloom import __version__
-from seqloom.api.engine import ENGINE, Card, spelled
+from seqloom.api.engine import ENGINE as CTRANSLATE2
+from seqloom.api.engine import Card, spelled
 from seqloom.api.load import load, save_codecs
 from seqloom.api.model import Model
 from seqloom.config import Settings, kind_of
@@ -14,29 +20,71 @@ from seqloom.files import atomic_folder
 from seqloom.recipe import parameters
 from seqloom.search.beam import BeamSettings
 
+ONNX = "onnx"
+PACKAGES = {CTRANSLATE2: ("ctranslate2",), ONNX: ("onnx", "onnxscript", "onnxruntime")}
 QUANTISED = ("int8", "int16", "float16", "bfloat16")  # how weights may be kept, besides float32
 
 
-def export_run(run: str | Path, folder: str | Path | None = None, quantise: str | None = None) -> Path:
-    """Write a run's model as CTranslate2 runs it; by default into the run, where `predict --engine` looks for it."""
-    try:
-        import ctranslate2.specs  # noqa: F401
-    except ImportError:
-        fix = "pip install 'seqloom[export]'"
-        raise SeqloomError("E_EXTRA", "ctranslate2 is not installed", where="--to ctranslate2", fix=fix) from None
-    from seqloom.export import ctranslate2 as writer
-
-    if quantise is not None and quantise not in QUANTISED:
-        what = f"weights cannot be kept as {quantise!r}"
-        raise SeqloomError("E_USAGE", what, where="--quantise", fix=f"one of: {', '.join(QUANTISED)}")
+def export_run(
+    run: str | Path, folder: str | Path | None = None, quantise: str | None = None, to: str = CTRANSLATE2
+) -> Path:
+    """Write a run's model for another library; by default into the run, where `predict --engine` looks for it."""
+    writers = {CTRANSLATE2: _write_ctranslate2, ONNX: _write_onnx}
+    if to not in writers:
+        raise SeqloomError("E_USAGE", f"no export to {to!r}", fix=f"one of: {', '.join(writers)}")
+    if quantise is not None and (to != CTRANSLATE2 or quantise not in QUANTISED):
+        what = f"weights cannot be kept as {quantise!r}" + ("" if to == CTRANSLATE2 else f" for {to}")
+        raise SeqloomError(
+            "E_USAGE", what, where="--quantise", fix=f"one of: {', '.join(QUANTISED)}, for {CTRANSLATE2}"
+        )
+    for package in PACKAGES[to]:
+        if find_spec(package) is None:
+            fix = "pip install 'seqloom[export]'"
+            raise SeqloomError("E_EXTRA", f"{package} is not installed", where=f"--to {to}", fix=fix)
     model = load(run, device="cpu")
-    place = Path(run) / ENGINE if folder is None else Path(folder)
-    card = card_of(model, writer.places(model.network), quantise)
+    place = Path(run) / to if folder is None else Path(folder)
     with atomic_folder(place) as unfinished:
-        writer.write(model.network, spelled(model.codecs), unfinished, quantise)
-        save_codecs(model.recipe, model.codecs, unfinished)
-        card.save(unfinished)
+        writers[to](model, unfinished, quantise)
     return place
+
+
+def _write_ctranslate2(model: Model, folder: Path, quantise: str | None) -> None:
+    from seqloom.export import ctranslate2
+
+    card = card_of(model, ctranslate2.places(model.network), quantise)
+    with torch.no_grad():
+        ctranslate2.write(model.network, spelled(model.codecs), folder, quantise)
+    save_codecs(model.recipe, model.codecs, folder)
+    card.save(folder)
+
+
+def _write_onnx(model: Model, folder: Path, quantise: str | None) -> None:
+    from seqloom.export import onnx
+
+    onnx.write(model.network, (len(model.source.vocabulary), len(model.target.vocabulary)), folder)
+
+
+def load_onnx(
+    run: str | Path,
+    *,
+    threads: int | None = None,
+    settings: Sequence[str] = (),
+    device: str = "cpu",
+    allow_nonfinite: bool = False,
+) -> Model:
+    """A run whose exported graphs ONNX Runtime steps; all else, search included, is the model's."""
+    from seqloom.export.onnx import CARD, FIX, OnnxScorer
+
+    folder = Path(run) / ONNX
+    if find_spec("onnxruntime") is None:
+        fix = "pip install 'seqloom[export]'"
+        raise SeqloomError("E_EXTRA", "onnxruntime is not installed", where="--engine onnx", fix=fix)
+    if device not in ("auto", "cpu"):
+        raise SeqloomError("E_USAGE", f"--engine onnx runs on a CPU, not on {device}", fix="leave --device out")
+    if not (folder / CARD).is_file():
+        raise SeqloomError("E_BUNDLE", "this run was not exported yet", where=str(run), fix=FIX)
+    model = load(run, device="cpu", threads=threads, settings=settings, allow_nonfinite=allow_nonfinite)
+    return replace(model, scorer=OnnxScorer(folder, threads))
 
 
 def card_of(model: Model, places: tuple[int | None, int | None], quantised: str | None) -> Card:

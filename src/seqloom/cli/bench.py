@@ -10,7 +10,7 @@ from seqloom.cli import say
 from seqloom.cli.predict import one_of
 from seqloom.errors import SeqloomError
 
-ENGINES = ("seqloom", "ctranslate2")
+ENGINES = ("seqloom", "ctranslate2", "onnx")
 
 
 def command(
@@ -25,7 +25,7 @@ def command(
         None,
         "--engine",
         metavar="ENGINES",
-        help="seqloom, ctranslate2, or both by a comma; by default both where the run was exported.",
+        help="seqloom, ctranslate2, onnx; several by commas; by default all that the run was exported to.",
     ),
     seconds: float = typer.Option(2.0, "--seconds", min=0.0, help="How long one window is."),
     windows: int = typer.Option(3, "--windows", min=1, help="Windows of each way; their median counts."),
@@ -88,10 +88,4 @@ def _sizes(option: str, given: str) -> list[int]:
 def _engines(run: Path, given: str | None) -> list[str]:
     if given is not None:
         return given.split(",")
-    from seqloom.api.engine import find_engine
-
-    try:
-        find_engine(run)
-    except SeqloomError:
-        return [ENGINES[0]]
-    return list(ENGINES)
+    return [ENGINES[0], *(name for name in ENGINES[1:] if (run / name).is_dir())]

@@ -1,4 +1,4 @@
-"""`seqloom export RUN --to ctranslate2`: the model for another library to run, faster on a CPU than any torch."""
+"""`seqloom export RUN --to ctranslate2` (or onnx): the model for another library to run."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import typer
 from seqloom.cli import say
 from seqloom.cli.predict import one_of
 
-TARGETS = ("ctranslate2",)
+TARGETS = ("ctranslate2", "onnx")
 
 
 def command(
     run: Path = typer.Argument(..., metavar="RUN", help="A run or bundle folder."),
-    to: str = typer.Option("ctranslate2", "--to", metavar="ctranslate2", help="Which library is to run it."),
+    to: str = typer.Option("ctranslate2", "--to", metavar="ctranslate2|onnx", help="Which library is to run it."),
     output: Path | None = typer.Option(
-        None, "--output", "-o", metavar="DIR", help="The folder to write; RUN/ctranslate2 by default."
+        None, "--output", "-o", metavar="DIR", help="The folder to write; RUN/ctranslate2 or RUN/onnx by default."
     ),
     quantise: str | None = typer.Option(
         None,
@@ -27,15 +27,19 @@ def command(
     ),
     as_json: bool = typer.Option(False, "--json", help="Report the result as JSON on stdout."),
 ) -> None:
-    """Write a Transformer for CTranslate2; 'predict --engine ctranslate2' then runs without torch."""
+    """Write the model for another library, which 'predict --engine' then runs.
+
+    ctranslate2: Transformers, fast and without torch. onnx: most models, the encoder and one step of the decoder.
+    """
     one_of("--to", to, TARGETS)
     from seqloom.api.export import export_run
 
-    place = export_run(run, output, quantise)
+    place = export_run(run, output, quantise, to)
     size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
     if as_json:
         say.as_json({"folder": str(place), "to": to, "quantised": quantise, "bytes": size})
         return
     say.talk(f"wrote {place} ({size / 1e6:.1f} MB)")
-    name = run if output is None else output
-    say.talk(f"  predict with: seqloom predict {shlex.quote(str(name))} --engine ctranslate2")
+    if to == "ctranslate2" or output is None:
+        name = run if output is None else output
+        say.talk("  predict with: " + say.to_type(f"seqloom predict {shlex.quote(str(name))} --engine {to}"))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "tsv", "jsonl")
 BAD_UTF8 = ("error", "skip", "replace")
-ENGINES = ("ctranslate2",)
+ENGINES = ("ctranslate2", "onnx")
 OPTIONS = {"groups": "--diverse", "banned": "--ban", "risk": "--mbr"}  # those that are called otherwise on the line
 
 
@@ -127,7 +127,7 @@ def command(
     ),
     fuse_weight: float | None = typer.Option(None, "--fuse-weight", help="With --fuse: how much it says (0.3)."),
     engine: str | None = typer.Option(
-        None, "--engine", metavar="ctranslate2", help="Run what 'export' wrote with this library, without torch."
+        None, "--engine", metavar="ctranslate2|onnx", help="Run what 'export' wrote with this library."
     ),
     settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="Change a key of the run's recipe."),
     allow_nonfinite: bool = typer.Option(False, "--allow-nonfinite", help="Load weights that hold NaN all the same."),
@@ -173,9 +173,11 @@ def command(
 
     records = bool(json_input if text or json_input is not None else _finds_records(given, quiet))
     job: Job[Any]
-    if engine is None:
+    if engine is not None:
+        one_of("--engine", engine, ENGINES)
+    if engine != "ctranslate2":
         how = {"device": device, "threads": threads, "settings": settings, "allow_nonfinite": allow_nonfinite}
-        options, model = _options(wishes), _model(runs, how, ensemble, fuse, fuse_weight)
+        options, model = _options(wishes), _model(runs, how, ensemble, fuse, fuse_weight, engine)
         model.asking(options)  # what cannot be met is said before anything is read
         asked = _input_form(model.codecs, extra, records, bool(text))
         look = CloseLook(model, options, chosen_form, asked)
@@ -200,7 +202,21 @@ def command(
     return job.answer_lines(given, output, buffer)
 
 
-def _model(runs: list[str], how: dict[str, Any], ensemble: bool, fuse: Path | None, fuse_weight: float | None) -> Model:
+def _model(
+    runs: list[str],
+    how: dict[str, Any],
+    ensemble: bool,
+    fuse: Path | None,
+    fuse_weight: float | None,
+    engine: str | None,
+) -> Model:
+    if engine is not None:
+        if ensemble or fuse is not None:
+            what = f"--engine {engine} cannot do: {'--ensemble' if ensemble else '--fuse'}"
+            raise SeqloomError("E_USAGE", what, fix="leave it out, or predict without --engine")
+        from seqloom.api.export import load_onnx
+
+        return load_onnx(runs[0], **how)
     from seqloom.api.load import load, load_ensemble
 
     model = load_ensemble(runs, **how) if ensemble else load(runs[0], **how)
@@ -326,7 +342,6 @@ def _engine_options(engine: str, wishes: dict[str, object], native: list[str]) -
     from seqloom.api.asked import Asked
     from seqloom.config import validated
 
-    one_of("--engine", engine, ENGINES)
     asked = {name: wish for name, wish in wishes.items() if wish not in (None, False, 0.0, "", [], ())}
     strategy = asked.pop("strategy", None)
     if strategy == {"kind": "greedy"}:
