@@ -195,20 +195,21 @@ class Engine:
 
     def _settled(self, text: list[str], outputs: list[Found], bounds: tuple[int, int], asked: Asked) -> list[Found]:
         """What was found for one text within its bounds, best first; cut off is only what is needed to have enough."""
-        exact = not (asked.prefix or bounds[0])
+        never: list[list[str]] = []
         if any(not _UNSPEAKABLE.isdisjoint(one.tokens) for one in outputs):  # of a model that learned next to nothing
             never = [[self._pieces[1][token]] for token in _UNSPEAKABLE]
-            outputs, exact = self._searched([text], (bounds[0], bounds[1] + 1), asked, never)[0], False
+            outputs = self._searched([text], (bounds[0], bounds[1] + 1), asked, never)[0]
         ended = [one for one in outputs if not one.truncated]
         cut: list[Found] = []
         if len(ended) < asked.n_best:
-            beyond = self._searched([text], bounds, asked)[0]
-            cut = self._rescored(text, [one for one in beyond if one.truncated])
-        ended = ended if exact else self._rescored(text, ended)
+            found = self._searched([text], bounds, asked, never)[0]
+            cut = self._rescored(text, [one for one in found if one.truncated] if ended else found)
+        if asked.prefix or bounds[0] or never:
+            ended = self._rescored(text, ended)
         return [*sorted(ended, key=_by_score), *sorted(cut, key=_by_score)]
 
     def _searched(
-        self, texts: list[list[str]], bounds: tuple[int, int], asked: Asked, never: list[list[str]] | None = None
+        self, texts: list[list[str]], bounds: tuple[int, int], asked: Asked, never: Sequence[list[str]] = ()
     ) -> list[list[Found]]:
         beam, (least, most) = asked.beam or self.card.beam, bounds
         prefix = [self._pieces[1][token] for token in self._prefix(asked)]
@@ -225,7 +226,7 @@ class Engine:
             return_end_token=True,
             max_batch_size=self._batch_tokens(texts, asked),
             batch_type="tokens",
-            suppress_sequences=never,
+            suppress_sequences=list(never) or None,
         )
         return [
             [self._judged(*one) for one in zip(result.hypotheses, result.scores, strict=True)] for result in results

@@ -79,7 +79,7 @@ class Unnormalised(Normalisation):
     def __init__(self, settings: Settings) -> None: ...
 
     def divisor(self, lengths: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        return lengths.new_ones(lengths.shape)
+        return lengths**0  # one, of whatever kind lengths are
 
 
 class Mean(Normalisation):
