@@ -44,9 +44,9 @@ def test_phrases_that_must_and_must_not_occur(model: Model) -> None:
 
 
 def test_what_is_asked_of_a_whole_output_is_not_asked_of_its_sentences(model: Model) -> None:
-    assert model.splits_sentences
+    assert model.reader.splits_sentences
     plain, whole, told = (Options(), Options(must=("gnu",)), Options(must=("gnu",), split=True))
-    counts = [len(model._parts("Ant bee. Cat dog.", options, "here")) for options in (plain, whole, told)]
+    counts = [len(model.reader.read("Ant bee. Cat dog.", options, "here")[2]) for options in (plain, whole, told)]
     assert counts == [2, 1, 2]
 
 

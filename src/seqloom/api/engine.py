@@ -27,7 +27,7 @@ from seqloom.errors import SeqloomError
 from seqloom.files import atomic_write, read_json
 from seqloom.metrics.calibration import Calibration
 from seqloom.search.hypotheses import LENGTHS
-from seqloom.search.limits import Limits
+from seqloom.search.limits import MOST_TOKENS, Limits
 from seqloom.specials import BOS, EOS, MASK, PAD, SEP, SPECIALS, UNK
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 CARD = "engine.json"
 ENGINE = "ctranslate2"
+FORMAT = 1  # of the card
 FIX = "'seqloom export RUN --to ctranslate2' makes one"
 MAX_CARD_BYTES = 16_000_000
 PADDED = 1.15  # what a batch is larger than its tokens, when work is shared out
@@ -44,22 +45,22 @@ _UNSPEAKABLE = frozenset((PAD, BOS, MASK, SEP))
 class Card(Settings):
     """What an engine takes from the run that it was made of."""
 
-    format: Literal[1] = 1
+    format: int = Field(FORMAT, ge=0, le=FORMAT)
     engine: Literal["ctranslate2"] = "ctranslate2"
     seqloom: str
     name: str
     languages: dict[str, str] = Field(default_factory=dict)
     quantised: str | None = None
-    parameters: int = 0
+    parameters: int = Field(0, ge=0, le=10**15)
     source: TextCodec.Settings
     target: TextCodec.Settings | None = None  # null: source and target share one
     extras: dict[str, TextCodec.Settings] = Field(default_factory=dict)  # symbols before the source, in this order
-    beam: int = Field(5, ge=1)
+    beam: int = Field(5, ge=1, le=100_000)
     length: Annotated[Settings, Kind(LENGTHS)] = LENGTHS.settings("mean")
     limits: Limits = Limits()
-    max_source: int = Field(ge=1)
-    max_extra: int = Field(ge=1)
-    sentences_per_line: float | None = None
+    max_source: int = Field(ge=1, le=MOST_TOKENS)
+    max_extra: int = Field(ge=1, le=MOST_TOKENS)
+    sentences_per_line: float | None = Field(None, ge=0, le=MOST_TOKENS)
     calibration: Calibration = Calibration()
 
     def codecs(self, folder: Path) -> Codecs:

@@ -19,6 +19,7 @@ from seqloom.errors import SeqloomError
 from seqloom.files import atomic_folder
 from seqloom.recipe import parameters
 from seqloom.search.beam import BeamSettings
+from seqloom.search.limits import MOST_TOKENS
 
 ONNX = "onnx"
 PACKAGES = {CTRANSLATE2: ("ctranslate2",), ONNX: ("onnx", "onnxscript", "onnxruntime")}
@@ -105,8 +106,8 @@ def card_of(model: Model, places: tuple[int | None, int | None], quantised: str 
         beam=beam,
         length=length,
         limits=limits if said is None else limits.with_(max_length=min(said - 1, limits.max_length or said)),
-        max_source=min(recipe.data.limits.max_source, (read or 1_000_000) - 1),
-        max_extra=recipe.data.limits.max_extra,
+        max_source=min(recipe.data.limits.max_source, (read or MOST_TOKENS) - 1),
+        max_extra=min(recipe.data.limits.max_extra, MOST_TOKENS),
         sentences_per_line=learned if isinstance(learned, float) else None,
         calibration=model.calibration,
     )

@@ -32,7 +32,10 @@ def command(
     threads: int | None = typer.Option(None, "--threads", min=1, help="CPU threads."),
     as_json: bool = typer.Option(False, "--json", help="Report the result as JSON on stdout."),
 ) -> None:
-    """Measure tokens per second and latency by batch size, beam, device and engine, all in turns."""
+    """Measure how fast a model answers on this machine.
+
+    Tokens per second and latency by batch size, beam, device and engine, all in turns.
+    """
     beams, batches = _sizes("--beam", beam), _sizes("--batch", batch)
     engines = _engines(run, engine)
     for name in engines:

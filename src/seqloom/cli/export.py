@@ -27,9 +27,10 @@ def command(
     ),
     as_json: bool = typer.Option(False, "--json", help="Report the result as JSON on stdout."),
 ) -> None:
-    """Write the model for another library, which 'predict --engine' then runs.
+    """Write a model for another library to run.
 
-    ctranslate2: Transformers, fast and without torch. onnx: most models, the encoder and one step of the decoder.
+    'predict --engine' runs it. ctranslate2: Transformers, fast and without torch. onnx: most models, as two graphs,
+    the encoder and one step of the decoder.
     """
     one_of("--to", to, TARGETS)
     from seqloom.api.export import export_run
