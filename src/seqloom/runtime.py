@@ -61,7 +61,8 @@ def apply(runtime: Runtime) -> torch.device:
     if device.type == "cuda" and runtime.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS may not repeat itself
     # On a CPU the one thing this changes is that scattered additions (the backward pass of indexing) run in order.
-    torch.use_deterministic_algorithms(deterministic, warn_only=device.type == "cpu")
+    # `use_deterministic_algorithms` says the same, and tells torch's compiler too, which takes over a second to import.
+    torch.set_deterministic_debug_mode("default" if not deterministic else "warn" if device.type == "cpu" else "error")
     # A debugging aid that costs a pass over every buffer.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.benchmark = False
