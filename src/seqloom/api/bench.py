@@ -148,7 +148,7 @@ class _Turn:
 
 def _predictor(run: str | Path, way: Way, threads: int | None) -> Predict:
     if way.engine == ENGINE:
-        engine = load_engine(run, device=way.device, threads=threads, alone=way.batch == 1)
+        engine = load_engine(run, device=way.device, threads=threads)
         asked = Asked(beam=way.beam, batch_tokens=WIDE, on_long="skip", split=False)
         return lambda texts: list(engine.predict(texts, asked, len(texts)))
     model = (load_onnx if way.engine == ONNX else load)(run, device=way.device, threads=threads)

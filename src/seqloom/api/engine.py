@@ -324,10 +324,10 @@ def find_engine(path: str | Path) -> Path:
     raise SeqloomError("E_BUNDLE", "this run was not exported yet", where=str(folder), fix=FIX)
 
 
-def load_engine(
-    run: str | Path, *, device: str = "auto", threads: int | None = None, alone: bool = False, told: bool = False
-) -> Engine:
-    """Open an exported model. `threads` work on as many texts at once; `alone`: on one text together."""
+def load_engine(run: str | Path, *, device: str = "auto", threads: int | None = None, told: bool = False) -> Engine:
+    """Open an exported model. `threads` work on as many texts at once, never on one together: where the machine has
+    anything else to do, threads that wait for each other at every product are many times slower than one.
+    """
     folder = find_engine(run)
     try:
         import ctranslate2
@@ -338,9 +338,8 @@ def load_engine(
         Card, read_json(folder / CARD, MAX_CARD_BYTES, "an exported model's card", FIX), str(folder / CARD)
     )
     count = threads or os.cpu_count() or 1
-    how = {"inter_threads": 1, "intra_threads": count} if alone else {"inter_threads": count, "intra_threads": 1}
     try:
-        translator = ctranslate2.Translator(str(folder), device=device, **how)
+        translator = ctranslate2.Translator(str(folder), device=device, inter_threads=count, intra_threads=1)
     except (RuntimeError, ValueError) as error:
         raise SeqloomError("E_BUNDLE", f"CTranslate2: {error}", where=str(folder), fix=FIX) from None
     return Engine(card, card.codecs(folder), translator, told)

@@ -192,8 +192,7 @@ def command(
         native: dict[str, object] = {"--ensemble": ensemble, "--fuse": fuse, "--alternatives": alternatives}
         native |= {"--stream": stream, "--set": settings, "--allow-nonfinite": allow_nonfinite}
         wanted = _engine_options(engine, wishes, [name for name, given in native.items() if given])
-        how = {"device": device, "threads": threads, "alone": len(text) == 1, "told": chosen_form == "jsonl"}
-        exported = load_engine(runs[0], **how)  # type: ignore[arg-type]
+        exported = load_engine(runs[0], device=device, threads=threads, told=chosen_form == "jsonl")
         exported.asking(wanted)
         asked = _input_form(exported.codecs, extra, records, bool(text))
         job = Job(exported, wanted, chosen_form, on_bad_utf8, quiet, asked)  # type: ignore[arg-type]
