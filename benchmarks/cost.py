@@ -1,6 +1,6 @@
 """What does attention cost? Time against length with and without it, score functions by width, encoders by length.
 
-python benchmarks/cost.py [--quick]   # some minutes; writes results/cost.json, results/cost.png and words into README.md
+python benchmarks/cost.py [--quick]   # some minutes; writes results/cost.{json,png} and words into README.md
 
 The lecture's claim: O(n + m) without attention, O(n m) with it. Source and target are equally long here, n = m. All
 curves take turns, length by length, so that noise hits all of them; a point is the median of its turns, and the
@@ -261,10 +261,10 @@ def describe(result: dict[str, Any]) -> str:
     bare, additive, dot = ("no attention", "attention, additive", "attention, dot")
     return (
         "With source and target equally long, time grows as n^p. Without attention p is "
-        f"{train[bare]:.2f} in training and {decode[bare]:.2f} in decoding; with additive attention {train[additive]:.2f} "
-        f"and {decode[additive]:.2f}. Products are so cheap that with a dot product the square shows late: "
-        f"{train[dot]:.2f} and {decode[dot]:.2f} up to {result['attention']['lengths'][-1]:,} tokens. The variance of a "
-        "plain dot product grows with the width, and with it the softmax saturates; scaled by the root of the width "
+        f"{train[bare]:.2f} in training and {decode[bare]:.2f} in decoding; with additive attention "
+        f"{train[additive]:.2f} and {decode[additive]:.2f}. Products are so cheap that with a dot product the square shows late: "
+        f"{train[dot]:.2f} and {decode[dot]:.2f} up to {result['attention']['lengths'][-1]:,} tokens. The variance of "
+        "a plain dot product grows with the width, and with it the softmax saturates; scaled by the root of the width "
         f"neither does. ({result['date']}, {machine['processor']}, threads: {machine['threads']}.)"
     )
 
