@@ -262,7 +262,8 @@ def describe(result: dict[str, Any]) -> str:
     return (
         "With source and target equally long, time grows as n^p. Without attention p is "
         f"{train[bare]:.2f} in training and {decode[bare]:.2f} in decoding; with additive attention "
-        f"{train[additive]:.2f} and {decode[additive]:.2f}. Products are so cheap that with a dot product the square shows late: "
+        f"{train[additive]:.2f} and {decode[additive]:.2f}. Products are so cheap that with a dot product the square "
+        "shows late: "
         f"{train[dot]:.2f} and {decode[dot]:.2f} up to {result['attention']['lengths'][-1]:,} tokens. The variance of "
         "a plain dot product grows with the width, and with it the softmax saturates; scaled by the root of the width "
         f"neither does. ({result['date']}, {machine['processor']}, threads: {machine['threads']}.)"
