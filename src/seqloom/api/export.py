@@ -42,7 +42,7 @@ def export_run(
         if find_spec(package) is None:
             fix = "pip install 'seqloom[export]'"
             raise SeqloomError("E_EXTRA", f"{package} is not installed", where=f"--to {to}", fix=fix)
-    model = load(run, device="cpu")
+    model = load(run, device="cpu", packed=False)
     place = Path(run) / to if folder is None else Path(folder)
     with atomic_folder(place) as unfinished:
         writers[to](model, unfinished, quantise)

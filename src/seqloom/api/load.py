@@ -19,6 +19,7 @@ from seqloom.data.codecs import Codecs
 from seqloom.errors import SeqloomError
 from seqloom.metrics.calibration import Calibration
 from seqloom.models.model import Ensemble
+from seqloom.nn.packed import pack
 from seqloom.recipe import Recipe, build_model, joined_codecs, recipe_from
 from seqloom.runtime import Runtime
 
@@ -52,8 +53,12 @@ def load(
     threads: int | None = None,
     settings: Sequence[str] = (),
     allow_nonfinite: bool = False,
+    packed: bool = True,
 ) -> Model:
-    """Open a run or bundle. `settings` are `key=value` over its recipe (those that leave the weights' shapes alone)."""
+    """Open a run or bundle. `settings` are `key=value` over its recipe (those that leave the weights' shapes alone).
+
+    `packed` weights make predictions on a CPU faster (`nn/packed.py`); whoever goes on to change them wants them plain.
+    """
     wanted = validated(Runtime, {"device": device, "threads": threads, "tf32": False}, "device and threads")
     chosen = runtime.apply(wanted)
     bundle = open_bundle(find_bundle(run))
@@ -62,6 +67,8 @@ def load(
     codecs = load_codecs(recipe, bundle.folder)
     network = build_model(recipe, codecs)
     weights.restore(network, bundle.weights(allow_nonfinite), str(bundle.folder))
+    if packed and chosen.type == "cpu":
+        pack(network)
     folder = Path(run)
     name = folder.parent.name if folder.name == "bundle" else folder.name
     return Model(name, recipe, codecs, network, bundle.about, _calibration(bundle), chosen)

@@ -120,7 +120,7 @@ class Prepared:
 
     def _first(self, start: Path) -> Model:
         """The run to begin from. Loading it sets this process up to predict, which is taken back."""
-        model = load(start, device="cpu")
+        model = load(start, device="cpu", packed=False)
         runtime.apply(self.recipe.runtime)
         return model
 

@@ -16,6 +16,7 @@ from seqloom.config import Table
 from seqloom.models.contracts import Head, State
 from seqloom.models.copying import Pointer, positions
 from seqloom.nn.layers import cells, exact
+from seqloom.nn.packed import linear
 from seqloom.nn.tape import tap
 from seqloom.shapes import Features, Float, Int, LogProbs, Tensor
 from seqloom.specials import UNK
@@ -25,6 +26,8 @@ CHUNK_CELLS = 1 << 25  # logits beyond this many cells never exist whole: made, 
 
 class Linear(Head):
     """log softmax(W x + b), x the features; W may be the target embedding (tied)."""
+
+    multiplies = True  # by its weight: see `nn/packed.py`
 
     class Settings(config.Settings):
         kind: Literal["linear"] = "linear"
@@ -44,7 +47,7 @@ class Linear(Head):
         return nn.Identity() if features == width else nn.Linear(features, width, bias=False)
 
     def logits(self, features: Float[Tensor, "*r D"]) -> Float[Tensor, "*r V"]:
-        return tap("logits", F.linear(self.hidden(features), self.weight, self.bias))
+        return tap("logits", linear(self.hidden(features), self.weight, self.bias))
 
     def log_probs(self, features: Features, state: State) -> LogProbs:
         return torch.log_softmax(exact(self.logits(features)), dim=-1)

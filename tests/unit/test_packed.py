@@ -1,0 +1,67 @@
+"""Packed weights: the same numbers up to rounding, gradients from the weights themselves, nothing on other types."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from seqloom.batch import Tokens
+from seqloom.models.model import MODELS
+from seqloom.nn import packed
+from seqloom.nn.packed import PACKED, linear, pack
+
+ROWS = [(1, 7), (5, 7), (3, 4, 7), (0, 7)]
+
+
+@pytest.mark.parametrize("shape", ROWS, ids=str)
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_packed_layer_gives_the_same_product(shape: tuple[int, ...], bias: bool) -> None:
+    torch.manual_seed(1)
+    layer = nn.Linear(7, 9, bias=bias)
+    x = torch.randn(shape)
+    expected = F.linear(x, layer.weight, layer.bias)
+    pack(layer)
+    assert hasattr(layer.weight, PACKED) == packed._possible()
+    with torch.inference_mode():
+        torch.testing.assert_close(layer(x), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_gradients_are_those_of_the_weights() -> None:
+    layer = nn.Linear(4, 3)
+    pack(layer)
+    x = torch.randn(5, 4, requires_grad=True)
+    layer(x).sum().backward()
+    assert layer.weight.grad is not None
+    torch.testing.assert_close(x.grad, layer.weight.sum(0).expand(5, 4))
+
+
+def test_other_types_are_left_alone() -> None:
+    layer = nn.Linear(4, 3).double()
+    pack(layer)
+    assert not hasattr(layer.weight, PACKED)
+    x = torch.randn(5, 4, dtype=torch.float64)
+    torch.testing.assert_close(layer(x), linear(x, layer.weight, layer.bias))
+
+
+@pytest.mark.parametrize("kind", ["luong", "transformer"])
+@torch.inference_mode()
+def test_a_packed_model_steps_like_the_plain_one(kind: str) -> None:
+    """A tied output matrix is packed as a matrix and still read as a table."""
+    part = {"kind": kind, "width": 16}
+    raw = {"source_embedding": {"width": 16}, "target_embedding": {"width": 16}, "tied": True, "decoder": part}
+    settings = MODELS.settings({"kind": "encoder_decoder", **raw, "encoder": {"kind": "transformer", "width": 16}})
+
+    def made() -> nn.Module:
+        torch.manual_seed(1)
+        return MODELS.build(settings, source_vocabulary=20, target_vocabulary=20).eval()
+
+    plain, fast = made(), made()
+    pack(fast)
+    sources = {"source": Tokens.pad([[7, 8, 9], [10, 11, 12, 13]])}
+    ours, theirs = plain.start(sources, 3), fast.start(sources, 3)  # type: ignore[operator]
+    for token in (2, 7, 9):
+        last = torch.full((6,), token)
+        (expected, ours), (found, theirs) = plain.step(last, ours), fast.step(last, theirs)  # type: ignore[operator]
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
