@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -235,6 +236,18 @@ def test_faults_name_their_fix(run: Run, engine: Engine, tmp_path: Path) -> None
     with pytest.raises(SeqloomError, match=r"E_LONG"):
         engine("abc" * 20)
     assert engine("abc" * 20, on_long="skip").skipped
+
+
+def test_an_export_of_older_weights_is_refused(run: Run, tmp_path: Path) -> None:
+    """A run may be trained on after it was exported; a folder of its own stands for itself."""
+    copy = Path(shutil.copytree(run.folder, tmp_path / "run"))
+    load_engine(copy)
+    card = json.loads((copy / "bundle" / "card.json").read_text())
+    card["files"]["weights.safetensors"]["sha256"] = "0" * 64
+    (copy / "bundle" / "card.json").write_text(json.dumps(card))
+    with pytest.raises(SeqloomError, match=r"E_BUNDLE.*trained on after it was exported.*'seqloom export' again"):
+        load_engine(copy)
+    load_engine(Path(shutil.copytree(copy / "ctranslate2", tmp_path / "apart")))
 
 
 def test_a_damaged_export_is_refused(run: Run, tmp_path: Path) -> None:

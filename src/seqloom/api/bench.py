@@ -17,7 +17,7 @@ import torch
 
 from seqloom import runtime
 from seqloom.api.asked import Asked
-from seqloom.api.engine import ENGINE, load_engine
+from seqloom.api.engine import ENGINE, Engine, load_engine
 from seqloom.api.export import ONNX, load_onnx
 from seqloom.api.load import load
 from seqloom.api.model import Model
@@ -93,12 +93,16 @@ def bench(
 ) -> Bench:
     """Measure every combination: a window answers batches for so many `seconds`. Texts: by default the test set."""
     first = load(run, device=devices[0], threads=threads)
-    machine = runtime.describe()
+    machine, count = runtime.describe(), torch.get_num_threads()
     chosen = list(islice(texts if texts is not None else _own_texts(first), MOST_TEXTS))
     if not chosen:
         raise SeqloomError("E_EMPTY", "no texts to measure with", fix="give a file of sources, one per line")
     ways = [Way(*way) for way in product(sorted(engines, key=lambda name: name != NATIVE), devices, beams, batches)]
-    turns = [_Turn(way, _predictor(run, way, threads), chosen) for way in ways]
+    known: dict[tuple[str, str], Model | Engine] = {}  # one model serves all its beams and batches
+    for way in ways:
+        if (way.engine, way.device) not in known:
+            known[way.engine, way.device] = _loaded(run, way, threads)
+    turns = [_Turn(way, _predictor(known[way.engine, way.device], way, count), chosen) for way in ways]
     for turn in turns:
         turn.take(0.0)  # warm-up: one batch at least
     for _ in range(windows):
@@ -146,17 +150,21 @@ class _Turn:
         return Speed(self.way, tokens, texts, statistics.median(ordered), late, len(self.rates))
 
 
-def _predictor(run: str | Path, way: Way, threads: int | None) -> Predict:
+def _loaded(run: str | Path, way: Way, threads: int | None) -> Model | Engine:
     if way.engine == ENGINE:
-        engine = load_engine(run, device=way.device, threads=threads)
-        asked = Asked(beam=way.beam, batch_tokens=WIDE, on_long="skip", split=False)
-        return lambda texts: list(engine.predict(texts, asked, len(texts)))
-    model = (load_onnx if way.engine == ONNX else load)(run, device=way.device, threads=threads)
-    options = Options(beam=way.beam, batch_tokens=WIDE, on_long="skip", split=False)
-    count = torch.get_num_threads()
+        return load_engine(run, device=way.device, threads=threads)
+    return (load_onnx if way.engine == ONNX else load)(run, device=way.device, threads=threads)
+
+
+def _predictor(model: Model | Engine, way: Way, threads: int) -> Predict:
+    wishes = {"beam": way.beam, "batch_tokens": WIDE, "on_long": "skip", "split": False}
+    if isinstance(model, Engine):
+        asked = Asked.model_validate(wishes)
+        return lambda texts: list(model.predict(texts, asked, len(texts)))
+    options = Options.model_validate(wishes)
 
     def predict(texts: Sequence[Inputs]) -> list[Prediction]:
-        torch.set_num_threads(count)  # another library may have taken them away
+        torch.set_num_threads(threads)  # another library may have taken them away
         return list(model.predict(texts, options, len(texts)))
 
     return predict

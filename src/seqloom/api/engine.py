@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, overload
@@ -28,7 +29,7 @@ from seqloom.files import atomic_write, read_json
 from seqloom.metrics.calibration import Calibration
 from seqloom.search.hypotheses import LENGTHS
 from seqloom.search.limits import MOST_TOKENS, Limits
-from seqloom.specials import BOS, EOS, MASK, PAD, SEP, SPECIALS, UNK
+from seqloom.specials import EOS, SPECIALS, UNK, UNSPEAKABLE
 
 if TYPE_CHECKING:
     from ctranslate2 import Translator
@@ -39,7 +40,6 @@ FORMAT = 1  # of the card
 FIX = "'seqloom export RUN --to ctranslate2' makes one"
 MAX_CARD_BYTES = 16_000_000
 PADDED = 1.15  # what a batch is larger than its tokens, when work is shared out
-_UNSPEAKABLE = frozenset((PAD, BOS, MASK, SEP))
 
 
 class Card(Settings):
@@ -51,6 +51,7 @@ class Card(Settings):
     name: str
     languages: dict[str, str] = Field(default_factory=dict)
     quantised: str | None = None
+    weights: str = ""  # sha256 of the weights that were exported
     parameters: int = Field(0, ge=0, le=10**15)
     source: TextCodec.Settings
     target: TextCodec.Settings | None = None  # null: source and target share one
@@ -197,8 +198,8 @@ class Engine:
     def _settled(self, text: list[str], outputs: list[Found], bounds: tuple[int, int], asked: Asked) -> list[Found]:
         """What was found for one text within its bounds, best first; cut off is only what is needed to have enough."""
         never: list[list[str]] = []
-        if any(not _UNSPEAKABLE.isdisjoint(one.tokens) for one in outputs):  # of a model that learned next to nothing
-            never = [[self._pieces[1][token]] for token in _UNSPEAKABLE]
+        if any(set(UNSPEAKABLE) & set(one.tokens) for one in outputs):  # of a model that learned next to nothing
+            never = [[self._pieces[1][token]] for token in UNSPEAKABLE]
             outputs = self._searched([text], (bounds[0], bounds[1] + 1), asked, never)[0]
         ended = [one for one in outputs if not one.truncated]
         cut: list[Found] = []
@@ -313,6 +314,31 @@ def _grouped(places: Iterable[int], keys: Sequence[Any]) -> Iterator[tuple[Any, 
         yield key, [place for _, place in group]
 
 
+def refuse_missing(*packages: str) -> None:
+    """E_EXTRA for a library that is not installed."""
+    for package in packages:
+        if find_spec(package) is None:
+            raise SeqloomError("E_EXTRA", f"{package} is not installed", fix="pip install 'seqloom[export]'")
+
+
+def weights_of(run: Path) -> str:
+    """The sha256 of the weights that a run or bundle folder has now, by its card; empty where there is none."""
+    for card in (run / "bundle" / "card.json", run / "card.json"):
+        if card.is_file():
+            files = read_json(card, MAX_CARD_BYTES, "a bundle's card", FIX).get("files")
+            entry = files.get("weights.safetensors") if isinstance(files, dict) else None
+            return str(entry.get("sha256")) if isinstance(entry, dict) else ""
+    return ""
+
+
+def refuse_stale(weights: str, folder: Path) -> None:
+    """E_BUNDLE where the run around an export has gone on since: its answers would be those of older weights."""
+    now = weights_of(folder.parent)
+    if weights and now and now != weights:
+        what = "the run was trained on after it was exported"
+        raise SeqloomError("E_BUNDLE", what, where=str(folder), fix="'seqloom export' again")
+
+
 def find_engine(path: str | Path) -> Path:
     """The exported model of a run folder, or the folder itself when it is one."""
     folder = Path(path)
@@ -329,14 +355,12 @@ def load_engine(run: str | Path, *, device: str = "auto", threads: int | None = 
     anything else to do, threads that wait for each other at every product are many times slower than one.
     """
     folder = find_engine(run)
-    try:
-        import ctranslate2
-    except ImportError:
-        fix = "pip install 'seqloom[export]'"
-        raise SeqloomError("E_EXTRA", "ctranslate2 is not installed", where="--engine", fix=fix) from None
-    card = validated(
-        Card, read_json(folder / CARD, MAX_CARD_BYTES, "an exported model's card", FIX), str(folder / CARD)
-    )
+    refuse_missing(ENGINE)
+    import ctranslate2
+
+    written = read_json(folder / CARD, MAX_CARD_BYTES, "an exported model's card", FIX)
+    card = validated(Card, written, str(folder / CARD))
+    refuse_stale(card.weights, folder)
     count = threads or os.cpu_count() or 1
     try:
         translator = ctranslate2.Translator(str(folder), device=device, inter_threads=count, intra_threads=1)

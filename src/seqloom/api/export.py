@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 
 from seqloom import __version__
 from seqloom.api.engine import ENGINE as CTRANSLATE2
-from seqloom.api.engine import Card, spelled
+from seqloom.api.engine import Card, refuse_missing, refuse_stale, spelled, weights_of
 from seqloom.api.load import load, save_codecs
 from seqloom.api.model import Model
 from seqloom.config import Settings, kind_of
 from seqloom.errors import SeqloomError
-from seqloom.files import atomic_folder
+from seqloom.files import atomic_folder, atomic_write, read_bounded
 from seqloom.recipe import parameters
 from seqloom.search.beam import BeamSettings
 from seqloom.search.limits import MOST_TOKENS
 
 ONNX = "onnx"
+WEIGHTS = "weights.sha256"  # in a folder of graphs: what they were made of
 PACKAGES = {CTRANSLATE2: ("ctranslate2",), ONNX: ("onnx", "onnxscript", "onnxruntime")}
 QUANTISED = ("int8", "int16", "float16", "bfloat16")  # how weights may be kept, besides float32
 
@@ -38,31 +38,29 @@ def export_run(
         raise SeqloomError(
             "E_USAGE", what, where="--quantise", fix=f"one of: {', '.join(QUANTISED)}, for {CTRANSLATE2}"
         )
-    for package in PACKAGES[to]:
-        if find_spec(package) is None:
-            fix = "pip install 'seqloom[export]'"
-            raise SeqloomError("E_EXTRA", f"{package} is not installed", where=f"--to {to}", fix=fix)
+    refuse_missing(*PACKAGES[to])
     model = load(run, device="cpu", packed=False)
     place = Path(run) / to if folder is None else Path(folder)
     with atomic_folder(place) as unfinished:
-        writers[to](model, unfinished, quantise)
+        writers[to](model, unfinished, quantise, weights_of(Path(run)))
     return place
 
 
-def _write_ctranslate2(model: Model, folder: Path, quantise: str | None) -> None:
+def _write_ctranslate2(model: Model, folder: Path, quantise: str | None, weights: str) -> None:
     from seqloom.export import ctranslate2
 
     card = card_of(model, ctranslate2.places(model.network), quantise)
     with torch.no_grad():
         ctranslate2.write(model.network, spelled(model.codecs), folder, quantise)
     save_codecs(model.recipe, model.codecs, folder)
-    card.save(folder)
+    card.with_(weights=weights).save(folder)
 
 
-def _write_onnx(model: Model, folder: Path, quantise: str | None) -> None:
+def _write_onnx(model: Model, folder: Path, quantise: str | None, weights: str) -> None:
     from seqloom.export import onnx
 
     onnx.write(model.network, (len(model.source.vocabulary), len(model.target.vocabulary)), folder)
+    atomic_write(folder / WEIGHTS, weights.encode())
 
 
 def load_onnx(
@@ -77,13 +75,13 @@ def load_onnx(
     from seqloom.export.onnx import CARD, FIX, OnnxScorer
 
     folder = Path(run) / ONNX
-    if find_spec("onnxruntime") is None:
-        fix = "pip install 'seqloom[export]'"
-        raise SeqloomError("E_EXTRA", "onnxruntime is not installed", where="--engine onnx", fix=fix)
+    refuse_missing("onnxruntime")
     if device not in ("auto", "cpu"):
         raise SeqloomError("E_USAGE", f"--engine onnx runs on a CPU, not on {device}", fix="leave --device out")
     if not (folder / CARD).is_file():
         raise SeqloomError("E_BUNDLE", "this run was not exported yet", where=str(run), fix=FIX)
+    made_of = read_bounded(folder / WEIGHTS, 100) if (folder / WEIGHTS).is_file() else b""
+    refuse_stale(made_of.decode("ascii", "replace"), folder)
     model = load(run, device="cpu", threads=threads, settings=settings, allow_nonfinite=allow_nonfinite)
     return replace(model, scorer=OnnxScorer(folder, threads))
 

@@ -22,11 +22,10 @@ from seqloom.search.contracts import Constraint
 from seqloom.search.pattern import Pattern
 from seqloom.search.trie import Trie
 from seqloom.shapes import Bool, Int, Lengths, Rows, Tensor
-from seqloom.specials import BOS, EOS, MASK, PAD, SEP
+from seqloom.specials import EOS, PAD, UNSPEAKABLE
 
-__all__ = ["CONSTRAINTS", "UNSPEAKABLE", "AtLeast", "Constraint", "Pattern", "Prefix", "Rules", "Trie"]
+__all__ = ["CONSTRAINTS", "AtLeast", "Constraint", "Pattern", "Prefix", "Rules", "Trie"]
 
-UNSPEAKABLE = (PAD, BOS, MASK, SEP)  # never generated, whatever the model says
 ENDLESS = 2**62  # more tokens than any hypothesis has
 NOTHING, ANYTHING = -1, -2  # ids that no token has: nothing was said yet; whatever was said
 

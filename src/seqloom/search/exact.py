@@ -17,14 +17,13 @@ import torch
 from seqloom import config
 from seqloom.batch import Source, source_lengths
 from seqloom.models.contracts import Scorer, State
-from seqloom.search.constraints import UNSPEAKABLE
 from seqloom.search.frontier import NEVER
 from seqloom.search.hypotheses import LENGTHS, Hypothesis, Normalisation
 from seqloom.search.limits import Limits
 from seqloom.search.loop import search
 from seqloom.search.strategies import Beam
 from seqloom.shapes import Float, Tensor
-from seqloom.specials import BOS, EOS
+from seqloom.specials import BOS, EOS, UNSPEAKABLE
 
 TOLERANCE = 1e-6  # scores closer than this are the same: float32 sums in another order
 
