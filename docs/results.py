@@ -57,10 +57,17 @@ ROWS = [  # task, recipe, result file, scores to show
         (
             f"{language} spelling to phonemes",
             f"[pronunciation-{size}](recipes/pronunciation-{size}.yaml)",
-            f"recipes/results/pronunciation-{size}.json",
+            f"recipes/results/pronunciation-{size}{end}.json",
             {"string_error": "SER", "per": "PER"},
         )
-        for size, language in {"small": "Icelandic", "medium": "French", "large": "English (CMUdict)"}.items()
+        for language, (size, end) in {
+            "Icelandic": ("small", ""),
+            "French": ("medium", ""),
+            "Dutch": ("medium", "-dut"),
+            "Korean": ("medium", "-kor"),
+            "Japanese": ("medium", "-jpn"),
+            "English (CMUdict)": ("large", ""),
+        }.items()
     ),
     (
         "Arabic names to Latin letters",
