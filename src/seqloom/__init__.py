@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from seqloom.api.evaluate import RunEvaluation, evaluate, evaluate_files
     from seqloom.api.export import export_run
     from seqloom.api.fusion import fuse
+    from seqloom.api.lexicon import learn_lexicon
     from seqloom.api.load import load, load_ensemble
     from seqloom.api.many import train_many
     from seqloom.api.model import Model
@@ -43,6 +44,7 @@ _HOMES = {
     "export_run": "seqloom.api.export",
     "fuse": "seqloom.api.fusion",
     "train_many": "seqloom.api.many",
+    "learn_lexicon": "seqloom.api.lexicon",
     "load": "seqloom.api.load",
     "load_ensemble": "seqloom.api.load",
     "Model": "seqloom.api.model",
@@ -69,6 +71,7 @@ __all__ = [
     "evaluate_files",
     "export_run",
     "fuse",
+    "learn_lexicon",
     "load",
     "load_engine",
     "load_ensemble",

@@ -65,7 +65,7 @@ def _beginning(model: Model, encoded: Encoded, options: Options) -> tuple[Walk, 
     asking = model.asking(options)
     begun = [model.codecs.begun(asking.prefix, encoded)]
     wishes = replace(asking.wishes(begun, model.advice), phrases=None)  # these are for the rest of the output
-    walk = Walk(model.scorer or model.network, model.sources([encoded]), Greedy.Settings(), wishes)
+    walk = Walk(model.stepped(options, wishes.prefixes), model.sources([encoded]), Greedy.Settings(), wishes)
     for _ in asking.prefix:
         walk.step()
     if walk.done:

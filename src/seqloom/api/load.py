@@ -71,7 +71,7 @@ def load(
         pack(network)
     folder = Path(run)
     name = folder.parent.name if folder.name == "bundle" else folder.name
-    return Model(name, recipe, codecs, network, bundle.about, _calibration(bundle), chosen)
+    return Model(name, recipe, codecs, network, bundle.about, _calibration(bundle), chosen, home=bundle.folder)
 
 
 def _calibration(bundle: Bundle) -> Calibration:

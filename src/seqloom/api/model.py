@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import chain
+from pathlib import Path
 from typing import overload
 
 import numpy as np
@@ -31,11 +33,14 @@ from seqloom.data.batching import collate_pairs, collate_sources, in_order
 from seqloom.data.codec import TextCodec
 from seqloom.data.codecs import Codecs, Encoded
 from seqloom.data.examples import Inputs
+from seqloom.data.lexicon import FILE as LEXICON
+from seqloom.data.lexicon import Lexicon
 from seqloom.errors import SeqloomError
 from seqloom.metrics.calibration import Calibration
 from seqloom.metrics.perplexity import perplexity
 from seqloom.models.contracts import Scorer
 from seqloom.models.generator import Generator, shifted
+from seqloom.models.narrowed import Narrowed, can_be_narrowed
 from seqloom.recipe import Recipe, parameters
 from seqloom.search.hypotheses import Hypothesis
 from seqloom.search.loop import search
@@ -79,6 +84,7 @@ class Model:
     calibration: Calibration = field(default_factory=Calibration)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     scorer: Scorer | None = None  # what search steps instead of the network: an ensemble
+    home: Path | None = None  # the bundle's folder: what was learned beside the model lies there, or around it
     advice: Scorer | None = None  # what is added when hypotheses are compared: a weighted language model
     _asked: list[tuple[Options, Asking]] = field(default_factory=list, init=False, repr=False)  # the last ones
 
@@ -158,17 +164,33 @@ class Model:
         """Hypotheses for encoded sources, as one batch; `prefixes` are one for each, instead of the options' own."""
         asking = self.asking(options)
         wishes = asking.wishes([self.codecs.begun(asking.prefix, encoded) for encoded in sources], self.advice)
+        begun = wishes.prefixes if prefixes is None else prefixes
         with self.precision():
             return search(
-                self.scorer or self.network,
+                self.stepped(options, begun),
                 self.sources(sources),
                 asking.strategy,
                 limits=wishes.limits,
                 constraints=wishes.constraints,
-                prefixes=wishes.prefixes if prefixes is None else prefixes,
+                prefixes=begun,
                 phrases=wishes.phrases,
                 advice=wishes.advice,
             )
+
+    def stepped(self, options: Options, prefixes: Tokens | None) -> Scorer:
+        """What search steps: the network, or what stands in its place; with a shortlist, for this one search."""
+        if options.shortlist is None:
+            return self.scorer or self.network
+        size = len(self.target.vocabulary)
+        shortlists = partial(self.lexicon.allowed, count=options.shortlist, vocabulary=size)
+        return Narrowed(self.network, shortlists, prefixes, list(chain(*self.asking(options).phrases)))
+
+    @cached_property
+    def lexicon(self) -> Lexicon:
+        """Which target tokens source tokens lead to; E_BUNDLE where nobody has learned it yet."""
+        home = self.home or Path()
+        folder = next((place for place in (home, home.parent) if (place / LEXICON).is_file()), home.parent)
+        return Lexicon.load(folder, (len(self.source.vocabulary), len(self.target.vocabulary)))
 
     def sources(self, encoded: Sequence[Encoded]) -> dict[str, Source]:
         """Encoded inputs as one batch on this model's device."""
@@ -185,6 +207,11 @@ class Model:
                 return asking
         if (options.coverage_penalty or options.replace_unknown) and not self.recipe.model.attends:
             raise no_attention()
+        if options.shortlist is not None:
+            if self.scorer is not None or not can_be_narrowed(self.network):
+                what = "shortlist: only one model with an output matrix of its own can leave a part of it out"
+                raise SeqloomError("E_USAGE", what, fix="leave the shortlist out")
+            _ = self.lexicon  # there must be one
         asking = Asking.of(options, self.recipe.search, self.codecs)
         self._asked = [(options, asking), *self._asked[:3]]
         return asking

@@ -45,6 +45,7 @@ class Options(Asked):
     coverage_penalty: float = Field(0.0, ge=0.0)  # beta of Wu et al. 2016: prefer outputs that looked at all the source
     replace_unknown: bool = False  # an unknown word is replaced by the source word that the model looked at
     risk: Risk | None = None  # the output that agrees most with samples of the model
+    shortlist: int | None = Field(None, ge=1, le=100_000)  # choose from so many tokens per source token (`lexicon`)
     deterministic: bool = False  # one source at a time: byte for byte the same whatever else is asked, and slower
 
     @model_validator(mode="after")
@@ -59,6 +60,8 @@ class Options(Asked):
             raise ValueError("must: groups cannot promise phrases; leave one of both out")
         if self.one_of is not None and not any(self.one_of):
             raise ValueError("one_of: the list of possible outputs is empty")
+        if self.shortlist is not None and (self.one_of is not None or self.pattern is not None):
+            raise ValueError("shortlist: a list or a pattern says what may be said; leave the shortlist out")
         if self.must and (self.one_of is not None or self.pattern is not None):
             raise ValueError("must: a list or a pattern says all of the output; put the phrases there")
         return self

@@ -57,7 +57,7 @@ def certain(model: Model, encoded: Encoded, options: Options) -> Iterator[tuple[
     asking = model.asking(options)
     with model.precision():
         wishes = asking.wishes([model.codecs.begun(asking.prefix, encoded)], model.advice)
-        walk = Walk(model.scorer or model.network, model.sources([encoded]), asking.strategy, wishes)
+        walk = Walk(model.stepped(options, wishes.prefixes), model.sources([encoded]), asking.strategy, wishes)
     while not walk.done:
         with model.precision():
             walk.step()

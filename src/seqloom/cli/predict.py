@@ -118,6 +118,9 @@ def command(
     on_bad_utf8: str = typer.Option(
         "error", "--on-bad-utf8", metavar="ACTION", help="Lines that are not UTF-8: error, skip or replace."
     ),
+    shortlist: int | None = typer.Option(
+        None, "--shortlist", metavar="N", help="Weigh only N tokens per source token; 'lexicon' learns which."
+    ),
     deterministic: bool = typer.Option(
         False, "--deterministic", help="One source at a time: equal to the last bit whatever stands beside it."
     ),
@@ -159,6 +162,7 @@ def command(
         "replace_unknown": replace_unknown,
         "split": split,
         "on_long": on_long,
+        "shortlist": shortlist,
         "deterministic": deterministic,
     }
     chosen_form = _form("jsonl" if as_json else form, n_best)
