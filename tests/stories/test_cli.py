@@ -338,3 +338,20 @@ def test_a_stopped_run_is_saved_and_goes_on(number: int, code: int, seqloom: Com
     assert seqloom("train", recipe, "--run", tmp_path / "whole", "-q").code == 0
     one, other = (open_bundle(folder / "bundle").weights() for folder in (halves, tmp_path / "whole"))
     assert weights.to_bytes(one) == weights.to_bytes(other)
+
+
+def test_eight_bits_answer_like_the_weights_they_were_rounded_from(run: Path, seqloom: Command) -> None:
+    whole, rounded = (seqloom("predict", run, "-t", "abc", "-q", "--json", *more) for more in ((), ("--int8",)))
+    assert (whole.code, rounded.code) == (0, 0)
+    one, other = (json.loads(answer.out)["hypotheses"][0] for answer in (whole, rounded))
+    assert one["text"] == other["text"]
+    assert one["token_scores"] != other["token_scores"]
+    assert one["token_scores"] == pytest.approx(other["token_scores"], abs=0.2)
+    judged = seqloom("evaluate", run, "--int8", "--json")
+    assert judged.code == 0
+
+
+def test_eight_bits_are_not_an_engine_s(run: Path, seqloom: Command) -> None:
+    refused = seqloom("predict", run, "-t", "abc", "--int8", "--engine", "onnx")
+    assert refused.code == 2
+    assert "--quantise int8" in refused.err

@@ -10,7 +10,8 @@ from torch.nn import functional as F
 from seqloom.batch import Tokens
 from seqloom.models.model import MODELS
 from seqloom.nn import packed
-from seqloom.nn.packed import PACKED, linear, pack
+from seqloom.nn.packed import PACKED, Packed, Rounded, linear, pack
+from seqloom.nn.recurrent import CELLS
 
 ROWS = [(1, 7), (5, 7), (3, 4, 7), (0, 7)]
 
@@ -65,3 +66,46 @@ def test_a_packed_model_steps_like_the_plain_one(kind: str) -> None:
         last = torch.full((6,), token)
         (expected, ours), (found, theirs) = plain.step(last, ours), fast.step(last, theirs)  # type: ignore[operator]
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+# --- 8 bits ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", ROWS, ids=str)
+def test_in_8_bits_a_product_is_nearly_the_same(shape: tuple[int, ...]) -> None:
+    torch.manual_seed(1)
+    layer = nn.Linear(7, 9)
+    x = torch.randn(shape)
+    expected = F.linear(x, layer.weight, layer.bias)
+    pack(layer, int8=True)
+    with torch.inference_mode():
+        found = layer(x)
+    assert found.shape == expected.shape
+    torch.testing.assert_close(found, expected, atol=0.05, rtol=0.05)
+    if x.numel():
+        assert not torch.equal(found, expected), "it was not rounded at all"
+
+
+@torch.inference_mode()
+def test_in_8_bits_a_row_does_not_depend_on_others_and_zeros_stay_zeros() -> None:
+    layer = nn.Linear(16, 8, bias=False)
+    pack(layer, int8=True)
+    x = torch.randn(4, 16)
+    together = layer(torch.cat([x, 1000 * torch.randn(1, 16), torch.zeros(1, 16)]))
+    assert torch.equal(together[:4], layer(x))
+    assert not together[-1].any()
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru", "elman"])
+@pytest.mark.parametrize("int8", [False, True])
+@torch.inference_mode()
+def test_single_steps_of_a_recurrence_use_the_packed_weights(kind: str, int8: bool) -> None:
+    torch.manual_seed(1)
+    cell = CELLS.build(CELLS.settings(kind), inputs=12, size=10)
+    x, state = torch.randn(5, 12), tuple(torch.randn(5, 10) for _ in cell.parts)
+    expected = cell.step(x, state)
+    pack(cell, int8)
+    assert isinstance(getattr(cell.weights()[0], PACKED), Rounded if int8 else Packed)  # type: ignore[attr-defined]
+    tolerance = 0.05 if int8 else 1e-5
+    for found, wanted in zip(cell.step(x, state), expected, strict=True):
+        torch.testing.assert_close(found, wanted, atol=tolerance, rtol=tolerance)

@@ -29,6 +29,7 @@ from seqloom.data.examples import Inputs
 from seqloom.errors import SeqloomError
 
 NATIVE = "seqloom"
+INT8 = "int8"  # the same with weights in 8 bits
 WIDE = 1_000_000  # tokens: a batch is as large as it was asked for
 MOST_TEXTS = 4096
 
@@ -153,7 +154,9 @@ class _Turn:
 def _loaded(run: str | Path, way: Way, threads: int | None) -> Model | Engine:
     if way.engine == ENGINE:
         return load_engine(run, device=way.device, threads=threads)
-    return (load_onnx if way.engine == ONNX else load)(run, device=way.device, threads=threads)
+    if way.engine == ONNX:
+        return load_onnx(run, device=way.device, threads=threads)
+    return load(run, device=way.device, threads=threads, int8=way.engine == INT8)
 
 
 def _predictor(model: Model | Engine, way: Way, threads: int) -> Predict:

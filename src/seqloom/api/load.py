@@ -54,10 +54,12 @@ def load(
     settings: Sequence[str] = (),
     allow_nonfinite: bool = False,
     packed: bool = True,
+    int8: bool = False,
 ) -> Model:
     """Open a run or bundle. `settings` are `key=value` over its recipe (those that leave the weights' shapes alone).
 
     `packed` weights make predictions on a CPU faster (`nn/packed.py`); whoever goes on to change them wants them plain.
+    `int8` rounds them to 8 bits: faster again, and a little less exact.
     """
     wanted = validated(Runtime, {"device": device, "threads": threads, "tf32": False}, "device and threads")
     chosen = runtime.apply(wanted)
@@ -67,8 +69,10 @@ def load(
     codecs = load_codecs(recipe, bundle.folder)
     network = build_model(recipe, codecs)
     weights.restore(network, bundle.weights(allow_nonfinite), str(bundle.folder))
+    if int8 and chosen.type != "cpu":
+        raise SeqloomError("E_USAGE", f"int8 is for a CPU, not for {chosen}", fix="leave int8 out, or set device cpu")
     if packed and chosen.type == "cpu":
-        pack(network)
+        pack(network, int8)
     folder = Path(run)
     name = folder.parent.name if folder.name == "bundle" else folder.name
     return Model(name, recipe, codecs, network, bundle.about, _calibration(bundle), chosen, home=bundle.folder)
@@ -136,6 +140,7 @@ def load_ensemble(
     threads: int | None = None,
     settings: Sequence[str] = (),
     allow_nonfinite: bool = False,
+    int8: bool = False,
 ) -> Model:
     """Several runs of one vocabulary as one model: their probabilities are averaged at every step.
 
@@ -145,7 +150,8 @@ def load_ensemble(
         raise SeqloomError("E_USAGE", "an ensemble needs at least one run")
     paths = members(runs)
     models = [
-        load(run, device=device, threads=threads, settings=settings, allow_nonfinite=allow_nonfinite) for run in paths
+        load(run, device=device, threads=threads, settings=settings, allow_nonfinite=allow_nonfinite, int8=int8)
+        for run in paths
     ]
     first = models[0]
     for path, other in zip(paths[1:], models[1:], strict=True):

@@ -10,7 +10,8 @@ from seqloom.cli import say
 from seqloom.cli.predict import one_of
 from seqloom.errors import SeqloomError
 
-ENGINES = ("seqloom", "ctranslate2", "onnx")
+EXPORTED = ("ctranslate2", "onnx")
+ENGINES = ("seqloom", "int8", *EXPORTED)
 
 
 def command(
@@ -25,7 +26,7 @@ def command(
         None,
         "--engine",
         metavar="ENGINES",
-        help="seqloom, ctranslate2, onnx; several by commas; by default all that the run was exported to.",
+        help="seqloom, int8, ctranslate2, onnx, by commas; by default seqloom and all that the run was exported to.",
     ),
     seconds: float = typer.Option(2.0, "--seconds", min=0.0, help="How long one window is."),
     windows: int = typer.Option(3, "--windows", min=1, help="Windows of each way; their median counts."),
@@ -91,4 +92,4 @@ def _sizes(option: str, given: str) -> list[int]:
 def _engines(run: Path, given: str | None) -> list[str]:
     if given is not None:
         return given.split(",")
-    return [ENGINES[0], *(name for name in ENGINES[1:] if (run / name).is_dir())]
+    return [ENGINES[0], *(name for name in EXPORTED if (run / name).is_dir())]

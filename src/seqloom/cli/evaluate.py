@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -69,6 +69,7 @@ def command(
     search_errors: int = typer.Option(
         None, min=1, help="On so many sources: how often do beams of 1 to 10 miss the best output?"
     ),
+    int8: bool = typer.Option(False, "--int8", help="On a CPU: with weights in 8 bits, as 'predict --int8' answers."),
     settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="Change a key of the run's recipe."),
     samples: int = typer.Option(1000, min=1, max=1_000_000, help="Bootstrap samples of the 95 % intervals."),
     as_json: bool = typer.Option(False, "--json", help="One JSON document on stdout."),
@@ -83,7 +84,7 @@ def command(
         raise SeqloomError(
             "E_USAGE", "an output file is judged as it is: no search is made", fix="leave out the search"
         )
-    model = _opened(runs or [], ensemble, device, threads, settings)
+    model = _opened(runs or [], ensemble, {"device": device, "threads": threads, "settings": settings, "int8": int8})
     if model is None and outputs is None:
         raise SeqloomError("E_USAGE", "nothing to judge", fix="give a RUN, or --outputs FILE with --reference FILE")
     if write_outputs is not None and str(write_outputs) == "-":
@@ -122,15 +123,15 @@ def command(
 # --- what is asked for ---------------------------------------------------------------------------------------------
 
 
-def _opened(runs: list[str], ensemble: bool, device: str, threads: int | None, settings: list[str]) -> Model | None:
+def _opened(runs: list[str], ensemble: bool, how: dict[str, Any]) -> Model | None:
     from seqloom.api.load import load, load_ensemble
 
     if ensemble:
-        return load_ensemble(as_one(runs), device=device, threads=threads, settings=settings)
+        return load_ensemble(as_one(runs), **how)
     if len(runs) > 1:
         fix = "--ensemble judges them as one, --against RUN beside each other, 'seqloom compare A B' which is better"
         raise SeqloomError("E_USAGE", f"{len(runs)} runs", fix=fix)
-    return load(runs[0], device=device, threads=threads, settings=settings) if runs else None
+    return load(runs[0], **how) if runs else None
 
 
 def _search_errors(model: Model | None, examples: list[Example]) -> SearchErrors:
@@ -225,7 +226,7 @@ def _second(
 
     if not Path(system).is_dir():
         return _file(judge, system, examples)
-    model = _opened([system], False, *machine, [])
+    model = _opened([system], False, {"device": machine[0], "threads": machine[1]})
     assert model is not None
     if judge.recipe is not None and not same_data(judge.recipe, model.recipe):
         say.talk(f"caution: {system} {OTHER_DATA}")

@@ -17,6 +17,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from seqloom import config
 from seqloom.config import Table
+from seqloom.nn.packed import is_packed, linear
 from seqloom.shapes import Float, Int, Tensor
 
 Parts = tuple[Tensor, ...]  # (h,) or (h, c), each N D
@@ -62,6 +63,11 @@ class FusedCell(Cell):
         w, u, bias_w, bias_u = self.kernel.all_weights[0]
         return w, u, bias_w, bias_u
 
+    def products(self, x: Float[Tensor, "N I"], h: Float[Tensor, "N D"]) -> tuple[Tensor, Tensor] | None:
+        """W x + b and U h + b, where these matrices are packed; torch's own cells know nothing of that."""
+        w, u, bias_w, bias_u = self.weights()
+        return (linear(x, w, bias_w), linear(h, u, bias_u)) if is_packed(w) else None
+
     def forward(
         self, x: Float[Tensor, "N T I"], state: Parts, lengths: Int[Tensor, "N"] | None = None
     ) -> tuple[Float[Tensor, "N T D"], Parts]:
@@ -101,12 +107,9 @@ class Elman(FusedCell):
         self.kernel = nn.RNN(inputs, size, nonlinearity=fused, batch_first=True)
 
     def step(self, x: Float[Tensor, "N I"], state: Parts) -> Parts:
-        if self.activation == "tanh":
-            return (torch.rnn_tanh_cell(x, state[0], *self.weights()),)
-        if self.activation == "relu":
-            return (torch.rnn_relu_cell(x, state[0], *self.weights()),)
         w, u, bw, bu = self.weights()
-        return (torch.sigmoid(x @ w.t() + bw + state[0] @ u.t() + bu),)
+        new, old = self.products(x, state[0]) or (x @ w.t() + bw, state[0] @ u.t() + bu)
+        return ({"tanh": torch.tanh, "relu": torch.relu, "sigmoid": torch.sigmoid}[self.activation](new + old),)
 
     def forward(
         self, x: Float[Tensor, "N T I"], state: Parts, lengths: Int[Tensor, "N"] | None = None
@@ -132,8 +135,12 @@ class LSTM(FusedCell):
             self.weights()[2][size : 2 * size] += settings.forget_bias
 
     def step(self, x: Float[Tensor, "N I"], state: Parts) -> Parts:
-        h, c = torch.lstm_cell(x, list(state), *self.weights())
-        return h, c
+        if (made := self.products(x, state[0])) is None:
+            h, c = torch.lstm_cell(x, list(state), *self.weights())
+            return h, c
+        i, f, g, o = made[0].add_(made[1]).chunk(4, dim=1)
+        c = torch.addcmul(f.sigmoid() * state[1], i.sigmoid(), g.tanh())
+        return o.sigmoid() * c.tanh(), c
 
 
 class GRU(FusedCell):
@@ -149,7 +156,11 @@ class GRU(FusedCell):
         self.kernel = nn.GRU(inputs, size, batch_first=True)
 
     def step(self, x: Float[Tensor, "N I"], state: Parts) -> Parts:
-        return (torch.gru_cell(x, state[0], *self.weights()),)
+        if (made := self.products(x, state[0])) is None:
+            return (torch.gru_cell(x, state[0], *self.weights()),)
+        (r, z, n), (of_r, of_z, of_n) = (part.chunk(3, dim=1) for part in made)
+        candidate = torch.tanh(torch.addcmul(n, torch.sigmoid(r + of_r), of_n))
+        return (torch.lerp(candidate, state[0], torch.sigmoid(z + of_z)),)
 
 
 CELLS: Table[Cell] = Table("cells", {"elman": Elman, "lstm": LSTM, "gru": GRU})
