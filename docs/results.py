@@ -6,9 +6,12 @@ python docs/results.py --check  # say whether it is up to date
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from pathlib import Path
+
+from seqloom.config import read_yaml
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -120,6 +123,14 @@ def machine(result: dict[str, object]) -> str:
     return f"{cores} CPU core{'' if cores == 1 else 's'}{beside}"
 
 
+def changed(result: dict[str, object]) -> bool:
+    """Does the recipe say something else now than when this was measured? (Older files do not tell.)"""
+    if "recipe_sha256" not in result:
+        return False
+    says = read_yaml(ROOT / "recipes" / f"{result['recipe']}.yaml")
+    return hashlib.sha256(json.dumps(says, sort_keys=True).encode()).hexdigest() != result["recipe_sha256"]
+
+
 def said(scores: dict[str, dict[str, float]], shown: dict[str, str]) -> str:
     return "; ".join(
         f"{name} {scores[kind]['value']:.1f} ({scores[kind]['low']:.1f} to {scores[kind]['high']:.1f})"
@@ -134,7 +145,8 @@ def row(task: str, recipe: str, file: str, shown: dict[str, str]) -> str:
         scores += f"; {len(result['runs'])} seeds as one model: {said(result['ensemble'], shown)}"
     seconds = result.get("total_seconds", result["training_seconds"])
     took = f"{seconds / 60:.1f} min on {machine(result)}"
-    recipe = ", ".join([recipe, *([EARLIER[file]] if file in EARLIER else [])])
+    earlier = EARLIER.get(file) or ("as it was then" if changed(result) else None)
+    recipe = ", ".join([recipe, *([earlier] if earlier else [])])
     return f"| {task} | {result['pairs']:,} | {recipe} | {scores} | {took} | [{result['date']}]({file}) |"
 
 

@@ -12,6 +12,7 @@ mean is that of the middle run. `--ensemble` judges all runs, those of further r
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import statistics
@@ -24,6 +25,7 @@ from seqloom.api.evaluate import RunEvaluation, evaluate
 from seqloom.api.load import load, load_ensemble
 from seqloom.api.many import parse_seeds
 from seqloom.api.train import Wishes, train
+from seqloom.config import read_yaml
 from seqloom.recipe import parameters
 from seqloom.training.console import Console
 
@@ -44,6 +46,7 @@ def measured(plan: Plan, run: Path, assignments: list[str], ensemble: bool) -> d
     model = load(folders[0])
     common: dict[str, object] = {
         "recipe": first.stem,
+        "recipe_sha256": digest(first),
         "settings": assignments,
         "date": datetime.now(UTC).date().isoformat(),
         "machine": {**runtime.describe(), "load": round(os.getloadavg()[0], 1)},  # load: what else kept it busy
@@ -67,6 +70,11 @@ def measured(plan: Plan, run: Path, assignments: list[str], ensemble: bool) -> d
     if ensemble:
         common["ensemble"] = scores_of(evaluate(load_ensemble(folders)))
     return common
+
+
+def digest(recipe: Path) -> str:
+    """Of what a recipe says, not of its comments: `docs/results.py` sees by it whether a recipe has changed since."""
+    return hashlib.sha256(json.dumps(read_yaml(recipe), sort_keys=True).encode()).hexdigest()
 
 
 def one_run(recipe: Path, folder: Path, assignments: list[str], seed: int) -> dict[str, object]:
