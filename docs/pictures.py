@@ -12,6 +12,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
 
 import seqloom
 from seqloom.probe.explain import AttentionMap, attention
@@ -20,7 +21,7 @@ WORDS = ("spinningwheel", "threadweaver")  # in no dictionary: the model has to 
 INK, PAPER = "#1f2430", "#ffffff"
 
 
-def draw(axes: plt.Axes, found: AttentionMap) -> None:
+def draw(axes: Axes, found: AttentionMap) -> None:
     """Letters across, phonemes down, each with its probability."""
     weights = found.mean  # T S
     axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="equal")
@@ -48,7 +49,7 @@ def main() -> None:
     model = seqloom.load(sys.argv[1])
     figure, places = plt.subplots(1, 2, figsize=(12.5, 4.9), dpi=130, facecolor=PAPER)
     for axes, word in zip(places, WORDS, strict=True):
-        draw(axes, attention(model.network, (model.source, model.target), word, searching=model.recipe.search))
+        draw(axes, attention(model.network, model.codecs, word, searching=model.recipe.search))
     figure.text(
         0.5,
         0.02,
