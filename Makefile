@@ -8,8 +8,9 @@ INSTALL := $(PIP) install --constraint constraints.txt
 # Two test workers on two cores, one thread each: more threads would only fight.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 WORKERS ?= 2
+DATA ?= data
 
-.PHONY: demo test stories check bench docs-test format clean
+.PHONY: demo test stories check bench bench-peers docs-test format clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.installed-demo  ## train and look into a pronunciation model, in about five minutes
@@ -29,6 +30,9 @@ check: $(VENV)/.installed-dev  ## style, types, the direction of imports
 
 bench: $(VENV)/.installed-dev  ## speed of training and prediction against a bare PyTorch loop
 	$(BIN)/python benchmarks/speed.py
+
+bench-peers: $(VENV)/.installed-dev  ## the same next to other toolkits, for hours; DATA holds multi30k/ and cmudict/
+	$(BIN)/python benchmarks/peers.py --data $(DATA)
 
 docs-test: $(VENV)/.installed-dev  ## run every command and Python block of README and docs
 	$(TEST_ENV) $(BIN)/python -m pytest tests/docs

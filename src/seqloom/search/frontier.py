@@ -162,7 +162,11 @@ class Frontier:
         Constraints act here and nowhere else: they take candidates away and never change a log-probability.
         """
         live = self.totals.masked_fill(self.done[:, None], NEVER)
-        sums = (live.flatten()[:, None] + offers.merits).masked_fill_(~offers.allowed, NEVER)  # N W
+        sums = live.flatten()[:, None] + offers.merits  # N W
+        if len(offers.allowed) == 1 and sums.device.type == "cpu":  # few columns, for all rows: no need to touch others
+            sums.index_fill_(1, (~offers.allowed[0]).nonzero()[:, 0], NEVER)
+        else:
+            sums.masked_fill_(~offers.allowed, NEVER)
         return sums.view(*self.totals.shape, -1)
 
 
