@@ -6,6 +6,7 @@ stored generator states (law 10). This file chooses nothing by a clock and reads
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import platform
@@ -56,6 +57,8 @@ def apply(runtime: Runtime) -> torch.device:
     if runtime.threads is not None:
         torch.set_num_threads(runtime.threads)
     device = find_device(runtime.device)
+    if device.type == "cpu":
+        _keep_memory()
     check_precision(runtime.precision, device)
     deterministic = runtime.deterministic or device.type == "cpu"
     if device.type == "cuda" and runtime.deterministic:
@@ -72,6 +75,21 @@ def apply(runtime: Runtime) -> torch.device:
         torch.backends.cudnn.allow_tf32 = runtime.tf32
         torch.backends.cuda.enable_cudnn_sdp(False)  # it makes a plan for every new shape, slowly
     return device
+
+
+def _keep_memory() -> None:
+    """Let glibc keep freed memory. It would give large blocks back at once, and get them again page by page.
+
+    On two cores that was 12 to 20 % of a training step. Other C libraries are left as they are.
+    """
+    if "CS_GNU_LIBC_VERSION" not in getattr(os, "confstr_names", {}):
+        return
+    mallopt = ctypes.CDLL(None).mallopt
+    for option, value in ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_TOP_PAD, 64 << 20)):
+        mallopt(option, value)
+
+
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # as malloc.h numbers them
 
 
 def check_threads(threads: int | None) -> None:

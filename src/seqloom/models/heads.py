@@ -7,7 +7,6 @@ from typing import Literal
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from seqloom import config
@@ -15,6 +14,7 @@ from seqloom.batch import Tokens
 from seqloom.config import Table
 from seqloom.models.contracts import Head, State
 from seqloom.models.copying import Pointer, positions
+from seqloom.nn.crossentropy import smoothed_cross_entropy
 from seqloom.nn.layers import cells, exact
 from seqloom.nn.packed import linear
 from seqloom.nn.tape import tap
@@ -66,13 +66,7 @@ class Linear(Head):
         return torch.cat([pair[0] for pair in pairs]), torch.cat([pair[1] for pair in pairs])
 
     def _chunk(self, features: Float[Tensor, "M D"], gold: Int[Tensor, "M"], smoothing: float) -> tuple[Tensor, Tensor]:
-        logits = exact(self.logits(features))
-        nll = F.cross_entropy(logits, gold, reduction="none")
-        if not smoothing:
-            return nll, nll
-        # (1 - e) nll + e * (mean over the vocabulary of -log p) = nll + e * (gold's logit - mean logit)
-        spread = logits.gather(1, gold[:, None]).squeeze(1) - logits.mean(1)
-        return nll + smoothing * spread, nll
+        return smoothed_cross_entropy(exact(self.logits(features)), gold, smoothing)
 
 
 class Mlp(Linear):
