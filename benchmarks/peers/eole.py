@@ -11,9 +11,8 @@ from eole.config.run import PredictConfig, TrainConfig
 from eole.constants import CorpusTask
 from eole.inference_engine import InferenceEnginePY
 
+from peers.onmt import ENDLESS, training
 from peers.worker import Count, Job, Turns, job
-
-ENDLESS = 10**9
 
 
 def settings(job: Job) -> dict[str, Any]:
@@ -28,18 +27,7 @@ def settings(job: Job) -> dict[str, Any]:
         "model": transformer(job.model) if is_transformer else lstm(job.model),
         "training": {
             "model_path": str(Path(job.scratch) / "model"),
-            "batch_type": "tokens" if job.tokens else "sents",
-            "batch_size": job.tokens or job.rows,
-            "normalization": "tokens",
-            "num_workers": 0,  # two cores are busy already
-            "train_steps": ENDLESS,
-            "valid_steps": ENDLESS,
-            "save_checkpoint_steps": ENDLESS,
-            "optim": "adam",
-            "learning_rate": 5e-4,
-            "max_grad_norm": 1.0,
-            "label_smoothing": job.model["label_smoothing"],
-            "dropout": [job.model["dropout"]],
+            **training(job),
             "attention_dropout": [job.model["dropout"]],
             "compute_dtype": "fp32",
             "world_size": 1,

@@ -14,9 +14,9 @@ from onmt.constants import CorpusTask
 from onmt.inference_engine import InferenceEnginePY
 from onmt.utils.parse import ArgumentParser
 
+from peers.onmt import ENDLESS, training
 from peers.worker import Count, Job, Turns, job
 
-ENDLESS = 10**9
 PADDING = 1  # the second of its special tokens
 
 
@@ -27,19 +27,8 @@ def settings(job: Job) -> dict[str, Any]:
         "src_vocab": str(job.file("source.vocabulary")),
         "tgt_vocab": str(job.file("target.vocabulary")),
         "save_model": str(Path(job.scratch) / "model"),
-        "batch_type": "tokens" if job.tokens else "sents",
-        "batch_size": job.tokens or job.rows,
-        "normalization": "tokens",
-        "num_workers": 0,  # two cores are busy already
-        "train_steps": ENDLESS,
-        "valid_steps": ENDLESS,
-        "save_checkpoint_steps": ENDLESS,
+        **training(job),
         "report_every": ENDLESS,
-        "optim": "adam",
-        "learning_rate": 5e-4,
-        "max_grad_norm": 1.0,
-        "label_smoothing": job.model["label_smoothing"],
-        "dropout": [job.model["dropout"]],
         **(transformer(job.model) if job.model["kind"] == "transformer" else lstm(job.model)),
     }
 

@@ -11,6 +11,7 @@ import hashlib
 import os
 import platform
 import random
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
@@ -57,8 +58,6 @@ def apply(runtime: Runtime) -> torch.device:
     if runtime.threads is not None:
         torch.set_num_threads(runtime.threads)
     device = find_device(runtime.device)
-    if device.type == "cpu":
-        _keep_memory()
     check_precision(runtime.precision, device)
     deterministic = runtime.deterministic or device.type == "cpu"
     if device.type == "cuda" and runtime.deterministic:
@@ -77,16 +76,16 @@ def apply(runtime: Runtime) -> torch.device:
     return device
 
 
-def _keep_memory() -> None:
-    """Let glibc keep freed memory. It would give large blocks back at once, and get them again page by page.
+def keep_memory() -> None:
+    """For a training on a CPU: let glibc keep freed memory, the same blocks are wanted again at every step.
 
-    On two cores that was 12 to 20 % of a training step. Other C libraries are left as they are.
+    It would give large ones back to the system at once and get them again page by page. Nothing here for predictions:
+    they may run in a process that is somebody else's. Other C libraries have no such call.
     """
-    if "CS_GNU_LIBC_VERSION" not in getattr(os, "confstr_names", {}):
-        return
-    mallopt = ctypes.CDLL(None).mallopt
-    for option, value in ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_TOP_PAD, 64 << 20)):
-        mallopt(option, value)
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        for option, value in ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_TOP_PAD, 64 << 20)):
+            mallopt(option, value)
 
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # as malloc.h numbers them

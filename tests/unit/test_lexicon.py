@@ -158,6 +158,18 @@ def test_a_shortlist_beside_a_pattern_is_refused(listed: Path, seqloom: Command)
     assert "shortlist" in refused.err
 
 
+def test_a_shortlist_longer_than_the_lexicon_is_refused(listed: Path, tmp_path: Path, seqloom: Command) -> None:
+    import seqloom as package
+
+    run = Path(shutil.copytree(listed, tmp_path / "run"))
+    whole = package.load(run).lexicon
+    Lexicon(whole.leads_to[:, :3].contiguous(), whole.anywhere).save(run)
+    refused = seqloom("predict", run, "-t", "ant", "--shortlist", "4")
+    assert refused.code == 2
+    assert "at most 3" in refused.err
+    assert seqloom("predict", run, "-t", "ant", "--shortlist", "3").code == 0
+
+
 def test_an_ensemble_has_no_shortlist(listed: Path, seqloom: Command) -> None:
     refused = seqloom("predict", listed, listed, "--ensemble", "-t", "ant", "--shortlist", "3")
     assert refused.code == 2

@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from seqloom.batch import Tokens
+from seqloom.errors import SeqloomError
 from seqloom.models.model import MODELS
 from seqloom.nn import packed
 from seqloom.nn.packed import PACKED, Packed, Rounded, linear, pack
@@ -109,3 +110,10 @@ def test_single_steps_of_a_recurrence_use_the_packed_weights(kind: str, int8: bo
     tolerance = 0.05 if int8 else 1e-5
     for found, wanted in zip(cell.step(x, state), expected, strict=True):
         torch.testing.assert_close(found, wanted, atol=tolerance, rtol=tolerance)
+
+
+def test_a_torch_without_products_in_8_bits_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never silently in float32: who asked for 8 bits would measure something else."""
+    monkeypatch.delattr(torch, "_int_mm")
+    with pytest.raises(SeqloomError, match="8 bits"):
+        pack(nn.Linear(3, 2), int8=True)

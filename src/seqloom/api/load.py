@@ -71,7 +71,7 @@ def load(
     weights.restore(network, bundle.weights(allow_nonfinite), str(bundle.folder))
     if int8 and chosen.type != "cpu":
         raise SeqloomError("E_USAGE", f"int8 is for a CPU, not for {chosen}", fix="leave int8 out, or set device cpu")
-    if packed and chosen.type == "cpu":
+    if (packed or int8) and chosen.type == "cpu":
         pack(network, int8)
     folder = Path(run)
     name = folder.parent.name if folder.name == "bundle" else folder.name

@@ -211,7 +211,10 @@ class Model:
             if self.scorer is not None or not can_be_narrowed(self.network):
                 what = "shortlist: only one model with an output matrix of its own can leave a part of it out"
                 raise SeqloomError("E_USAGE", what, fix="leave the shortlist out")
-            _ = self.lexicon  # there must be one
+            kept = self.lexicon.leads_to.shape[1]
+            if options.shortlist > kept < len(self.target.vocabulary):
+                what = f"shortlist {options.shortlist}: the lexicon knows {kept} target tokens of each source token"
+                raise SeqloomError("E_USAGE", what, fix=f"at most {kept}")
         asking = Asking.of(options, self.recipe.search, self.codecs)
         self._asked = [(options, asking), *self._asked[:3]]
         return asking

@@ -62,6 +62,8 @@ class Prepared:
     def __init__(self, recipe: Recipe, folder: Path, tell: Tell, start: Path | None, codec: Path | None = None) -> None:
         self.recipe, self.folder, self.tell, self.start, self.codec = recipe, folder, tell, start, codec
         self.device = runtime.apply(recipe.runtime)
+        if self.device.type == "cpu":
+            runtime.keep_memory()
         self.datasets = Datasets(recipe.data)
         self.codecs = self._codecs()
         self.became: dict[str, Plain] = {}  # of the lines of each set, where this sitting has read them

@@ -21,6 +21,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from seqloom.errors import SeqloomError
 from seqloom.shapes import Float, Int, Tensor
 
 PACKED = "seqloom_packed"  # the attribute of a weight that holds its other form
@@ -86,8 +87,10 @@ def is_packed(weight: Tensor) -> bool:
 
 
 def pack(network: nn.Module, int8: bool = False) -> None:
-    """Give every matrix of a network on the CPU that will only be asked its other form."""
+    """Give every matrix of a network on the CPU that will only be asked its other form; 8 bits are never left out."""
     if not _possible(int8):
+        if int8:
+            raise SeqloomError("E_EXTRA", "this torch has no products in 8 bits", fix="another torch, or no int8")
         return
     for module in network.modules():
         if isinstance(module, nn.RNNBase):  # its kernels read the weights; single steps are made of products

@@ -108,8 +108,8 @@ class Elman(FusedCell):
 
     def step(self, x: Float[Tensor, "N I"], state: Parts) -> Parts:
         w, u, bw, bu = self.weights()
-        new, old = self.products(x, state[0]) or (x @ w.t() + bw, state[0] @ u.t() + bu)
-        return ({"tanh": torch.tanh, "relu": torch.relu, "sigmoid": torch.sigmoid}[self.activation](new + old),)
+        bend = {"tanh": torch.tanh, "relu": torch.relu, "sigmoid": torch.sigmoid}[self.activation]
+        return (bend(linear(x, w, bw) + linear(state[0], u, bu)),)
 
     def forward(
         self, x: Float[Tensor, "N T I"], state: Parts, lengths: Int[Tensor, "N"] | None = None
