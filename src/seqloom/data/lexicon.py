@@ -92,7 +92,10 @@ class Lexicon:
         path = folder / FILE
         if not path.is_file():
             raise SeqloomError("E_BUNDLE", "this run has no lexicon yet", where=str(folder), fix=FIX)
-        tensors = weights.read(path)
+        try:
+            tensors = weights.read(path)
+        except SeqloomError as error:
+            raise SeqloomError(error.code, error.what, where=str(path), fix=FIX) from None
         table, anywhere = tensors.get("leads_to"), tensors.get("anywhere")
         if table is None or anywhere is None or table.dim() != 2 or anywhere.dim() != 1:
             raise SeqloomError("E_BUNDLE", "not a lexicon", where=str(path), fix=FIX)
