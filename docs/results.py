@@ -110,6 +110,7 @@ ROWS = [  # task, recipe, result file, scores to show
     ),
 ]
 
+
 def machine(result: dict[str, object]) -> str:
     described = result["machine"]
     assert isinstance(described, dict)
