@@ -26,7 +26,7 @@ from seqloom.api.load import load, load_ensemble
 from seqloom.api.many import parse_seeds
 from seqloom.api.train import Wishes, train
 from seqloom.config import read_yaml
-from seqloom.recipe import parameters
+from seqloom.recipe import load_recipe, parameters
 from seqloom.training.console import Console
 
 Score = dict[str, object]
@@ -51,6 +51,7 @@ def measured(plan: Plan, run: Path, assignments: list[str], ensemble: bool) -> d
         "date": datetime.now(UTC).date().isoformat(),
         "machine": {**runtime.describe(), "load": round(os.getloadavg()[0], 1)},  # load: what else kept it busy
         "device": str(model.device),
+        "precision": load_recipe(folders[0] / "recipe.yaml").runtime.precision,  # of the training
         "seed": seeds[0],
         "seeds": seeds,
         "parameters": parameters(model.network),

@@ -38,8 +38,12 @@ def recipe(job: Job, training: dict[str, Any]) -> dict[str, object]:
         "batching": batching,
         "training": {"optimiser": {"kind": "adam", "lr": 5e-4}, "validate_every": ENDLESS, **training},
         "evaluation": {"metrics": ["bleu"], "validate_examples": 0},
-        "runtime": {"device": "cpu", "threads": job.threads, "seed": 1},
+        "runtime": machine(job),
     }
+
+
+def machine(job: Job) -> dict[str, object]:
+    return {"device": "cpu", "threads": job.threads, "seed": 1}
 
 
 def transformer(sizes: dict[str, Any]) -> dict[str, object]:
@@ -97,7 +101,8 @@ def train_in_turns(job: Job, turns: Turns) -> None:
         if isinstance(event, Logged):
             turns.hear(event.tokens, event.padding)
 
-    chosen = recipe_from(recipe(job, {"steps": ENDLESS, "log_every": job.steps}), "benchmark")
+    raw = recipe(job, {"steps": ENDLESS, "log_every": job.steps})
+    chosen = recipe_from({**raw, "runtime": {**machine(job), "precision": job.variant or "auto"}}, "benchmark")
     talk = Wishes(observers=[observer], tell=lambda line: print(line, file=sys.stderr))
     train(chosen, Path(job.scratch) / "run", wishes=talk)
 

@@ -28,9 +28,9 @@ from seqloom import __version__
 from seqloom.config import Settings
 from seqloom.errors import SeqloomError
 
-Precision = Literal["float32", "bf16", "fp16"]
+Precision = Literal["auto", "float32", "bf16", "fp16"]
 MOST_THREADS = max(64, 4 * (os.cpu_count() or 1))  # here; many more cannot be started, and torch then dies of it
-_NARROW = {"bf16": torch.bfloat16, "fp16": torch.float16}
+_NARROW: dict[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Runtime(Settings):
@@ -39,7 +39,9 @@ class Runtime(Settings):
     device: str = "auto"  # auto | cpu | cuda | cuda:1 | mps
     threads: int | None = Field(default=None, ge=1, le=4096)
     seed: int = Field(default=1, ge=0, lt=2**63)
-    precision: Precision = "float32"  # of products and recurrences; weights, sums and losses are always float32
+    # Of products and recurrences in training; weights, sums and losses are always float32, and so is prediction unless
+    # it is asked for something else. auto: bf16 on a CPU that has instructions for it, else float32
+    precision: Precision = "auto"
     tf32: bool = True  # in training on a GPU: float32 products of 10 bits. Prediction always uses all 23
     # On a GPU. auto: training steps become CUDA graphs where they can. fused: and torch compiles Transformer layers,
     # for a minute or two before the first steps
@@ -100,6 +102,21 @@ def check_threads(threads: int | None) -> None:
         )
 
 
+def has_bf16(device: torch.device) -> bool:
+    """Has this device instructions for bf16? A CPU without them computes it many times slower than float32."""
+    if device.type == "cpu":
+        has = torch.cpu.get_capabilities()
+        return bool(has.get("avx512_bf16") or has.get("amx_bf16"))
+    return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+
+
+def settled(precision: Precision, device: torch.device) -> Precision:
+    """What `auto` means here. A GPU has tf32 for float32 products, and a recipe may ask for less there."""
+    if precision != "auto":
+        return precision
+    return "bf16" if device.type == "cpu" and has_bf16(device) else "float32"
+
+
 def check_precision(precision: Precision, device: torch.device) -> None:
     """E_RECIPE where this device cannot train in this precision."""
     if precision == "fp16" and device.type != "cuda":
@@ -109,9 +126,10 @@ def check_precision(precision: Precision, device: torch.device) -> None:
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
     """Inside, products run in this precision. A device without fp16 computes in float32 what was trained in fp16."""
-    if precision == "float32" or (precision == "fp16" and device.type != "cuda"):
+    narrow = _NARROW.get(settled(precision, device))
+    if narrow is None or (precision == "fp16" and device.type != "cuda"):
         return nullcontext()
-    return torch.autocast(device.type, dtype=_NARROW[precision])
+    return torch.autocast(device.type, dtype=narrow)
 
 
 def find_device(name: str) -> torch.device:

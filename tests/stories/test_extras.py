@@ -30,7 +30,7 @@ model:
   encoder: {{width: 32, cell: gru}}
   decoder: {{kind: bahdanau, width: 32, cell: gru}}
 batching: {{tokens: 256}}
-training: {{steps: 120, validate_every: 120, optimiser: {{kind: adam, lr: 0.02}}}}
+training: {{steps: 200, validate_every: 200, optimiser: {{kind: adam, lr: 0.02}}}}
 search: {{strategy: greedy}}
 evaluation: {{metrics: [exact, cer], validate_examples: 20}}
 runtime: {{device: cpu, threads: 1}}

@@ -9,7 +9,9 @@ import torch
 import yaml
 
 from commands import Command, write_pairs
+from seqloom.api.folder import read_recipe
 from seqloom.api.load import load
+from seqloom.api.train import Wishes, train
 from seqloom.bundle import open_bundle
 
 pytest_plugins = ["command_fixtures"]
@@ -75,6 +77,19 @@ def test_bf16_trains_and_predictions_are_float32_unless_bf16_is_asked_for(seqloo
         seqloom("predict", second, "--text", "abcd", "--json", "-q", *how) for how in ([], ["--set", "precision=bf16"])
     ]
     assert [answer.code for answer in answers] == [0, 0]
+
+
+def test_a_run_keeps_the_precision_that_it_began_with(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """auto is settled before the first step and written down, so that another processor goes on alike."""
+    recipe, other = read_recipe(run / "recipe.yaml", ["precision=auto", "steps=2"]), run.parent / "other"
+    told: list[str] = []
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    train(recipe, other, wishes=Wishes(tell=told.append, stop=lambda: "interrupted"))
+    assert "products in bf16, which this processor is fast at" in told
+    monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
+    train(recipe, other, wishes=Wishes(tell=told.append))
+    assert yaml.safe_load((other / "recipe.yaml").read_text())["runtime"]["precision"] == "bf16"
+    assert any(line.startswith("caution: products in bf16") for line in told)
 
 
 def test_new_letters_join_the_vocabulary(seqloom: Command, run: Path) -> None:

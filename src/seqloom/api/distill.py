@@ -218,5 +218,5 @@ def _student(base: Recipe, data: Data, output: Path, held_out: dict[str, Path]) 
         train[WEIGHT] = WEIGHT if output.suffix == ".jsonl" else EXTRAS + len(names)
     sets = {part: {"path": str(path), **json_extras} for part, path in held_out.items()}
     new = {"train": train, "dev": data.dev, "test": data.test, **sets, "limits": data.limits}
-    machine = base.runtime.with_(device="auto", threads=None)
+    machine = base.runtime.with_(device="auto", threads=None, precision="auto")
     return base.with_(data=new, runtime=machine)

@@ -241,8 +241,9 @@ class Prepared:
         return batches
 
     def model(self) -> Model:
-        """The network as it stands, with text on both sides."""
-        return Model(self.folder.absolute().name, self.recipe, self.codecs, self.network, device=self.device)
+        """The network as it stands, with text on both sides; it predicts in float32 as it will when it is loaded."""
+        recipe = self.recipe.with_(runtime=self.recipe.runtime.with_(precision="float32"))
+        return Model(self.folder.absolute().name, recipe, self.codecs, self.network, device=self.device)
 
 
 def _check_same_text(recipe: Recipe, first: Recipe, start: Path) -> None:

@@ -194,9 +194,13 @@ class _Training:
         return Run(self.folder, reason)
 
     def _ways(self) -> tuple[bool, bool]:
-        """Do steps become CUDA graphs, and are layers compiled? Said on a GPU, and where it was asked for in vain."""
+        """Do steps become CUDA graphs, and are layers compiled? What is chosen, and what was asked in vain, is said."""
         chosen, network = self.recipe.runtime, self.parts.network
         asked = chosen.compile == "fused"
+        if chosen.precision == "bf16" and self.parts.device.type == "cpu":
+            fast = runtime.has_bf16(self.parts.device)
+            slow = "caution: products in bf16, and this processor has no instructions for them: float32 is faster"
+            self.wishes.tell("products in bf16, which this processor is fast at" if fast else slow)
         if self.parts.device.type != "cuda" or chosen.compile == "never":
             if asked:
                 self.wishes.tell("training steps: one by one, runtime.compile: fused is for a GPU")
@@ -256,14 +260,13 @@ class _Training:
         return reason
 
     def validate(self, network: nn.Module) -> Mapping[str, float]:
-        """Loss on all dev pairs; the recipe's metrics on the first of them, decoded greedily."""
+        """Loss on all dev pairs; the recipe's metrics on the first of them, decoded greedily. All of it in float32."""
         assert isinstance(network, Generator)
         total, count = 0.0, 0
         lengths = np.maximum(*self.parts.dev_pairs.lengths())
         for rows in in_order(lengths, self.recipe.batching.budget):
             batch = self.parts.task.collate(self.parts.dev_pairs.pick(rows))
-            with runtime.autocast(self.parts.device, self.recipe.runtime.precision):
-                loss = self.parts.task.loss(network, batch.to(self.parts.device), 0)
+            loss = self.parts.task.loss(network, batch.to(self.parts.device), 0)
             total, count = total + float(loss.nll), count + int(loss.count)
         values = {"nll": total / count, "perplexity": perplexity(total, count)}
         chosen = self.parts.dev[: self.recipe.evaluation.validate_examples]

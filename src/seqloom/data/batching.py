@@ -28,6 +28,7 @@ from seqloom.shapes import Float, Tensor
 Plan = list[npt.NDArray[np.int64]]  # one array of example indices per batch
 Collate = Callable[[Sequence[Pair]], Batch]
 Recut = Callable[[int, npt.NDArray[np.int64], npt.NDArray[np.int64]], Columns | list[Pair]]  # as recutting.py has it
+EQUAL = 33  # lengths that differ by less than this part of them count as one: else few long examples are alike
 GROWTH_PAIRS = 1_000  # cut anew to see how much longer they become
 
 
@@ -60,33 +61,29 @@ class Batching(config.Settings):
 def plan(source: Lengths, target: Lengths, settings: Batching, *key: int) -> Plan:
     """Every example exactly once, in shuffled batches of like lengths; `key` (seed, epoch) decides the order.
 
-    Shuffle all; within each pool sort by target length, cut into strips, sort each strip by source length (up, then
-    down, so that neighbours stay alike); fill batches greedily to the budget; shuffle the batches. Strips are what
-    keeps the padding of both sides small: sorting by one length alone leaves the other one as it comes.
+    Shuffle all; sort each pool by the longer side, then by how much longer it is (up, then down, so that neighbours
+    stay alike); fill batches greedily to the budget; shuffle the batches. So the rows of a batch are all but equally
+    long on one side, which fills the budget, and alike on the other.
     """
     rng = np.random.default_rng(key)
     order = rng.permutation(len(target))
     cost = np.maximum(source, target) + 1
     batches_expected = max(1.0, cost.sum() / settings.budget, len(cost) / (settings.sentences or len(cost) or 1))
-    order = order[_tiled(source[order], target[order], batches_expected, settings.pool)]
+    order = order[_alike(source[order], target[order], math.ceil(batches_expected / settings.pool))]
     batches = _filled(order, cost[order], settings.budget, settings.sentences)
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
-def _tiled(source: Lengths, target: Lengths, batches: float, pool: int) -> npt.NDArray[np.int64]:
-    """The order of shuffled examples after sorting inside pools and strips; ties keep their shuffled order."""
-    pool_count = math.ceil(batches / pool)
-    pools = np.arange(len(target)) * pool_count // max(1, len(target))
-    order = np.lexsort((source, target, pools))
-    # A strip holds an equal share of its pool's tokens: as many strips as each then holds batches.
-    cost = (np.maximum(source, target) + 1)[order]
-    before = np.cumsum(cost) - cost
-    starts = np.searchsorted(pools, np.arange(pool_count + 1))
-    borders = np.append(before, cost.sum())[starts]  # tokens before each pool, and in all
-    strip_count = max(1, round(math.sqrt(batches / pool_count)))
-    strips = pools * strip_count + (before - borders[pools]) * strip_count // np.diff(borders)[pools]
-    upwards = np.where(strips % 2 == 0, 1, -1)
-    return order[np.lexsort((source[order] * upwards, strips))]
+def _alike(source: Lengths, target: Lengths, pools: int) -> npt.NDArray[np.int64]:
+    """The order of shuffled examples after sorting inside pools; ties keep their shuffled order."""
+    pool = np.arange(len(target)) * pools // max(1, len(target))
+    longer = np.maximum(source, target)
+    borders = [1]
+    while borders[-1] <= longer.max(initial=0):
+        borders.append(borders[-1] + max(1, borders[-1] // EQUAL))
+    band = np.searchsorted(borders, longer, side="right")
+    upwards = np.where(band % 2 == 0, 1, -1)
+    return np.lexsort(((source - target) * upwards, band, pool))
 
 
 def _filled(order: npt.NDArray[np.int64], cost: Lengths, tokens: int, sentences: int | None) -> Plan:
