@@ -1,7 +1,7 @@
-"""Write the README's table of results from the files that `recipes/measure.py` and `benchmarks/demo.py` wrote.
+"""Write the README's tables from the files that `recipes/measure.py`, `benchmarks/demo.py` and `peers.py` wrote.
 
-python docs/results.py          # rewrite the block between the markers
-python docs/results.py --check  # say whether it is up to date
+python docs/results.py          # rewrite the blocks between their markers
+python docs/results.py --check  # say whether they are up to date
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from seqloom.config import read_yaml
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-BEGIN, END = "<!-- results: begin (docs/results.py writes this) -->", "<!-- results: end -->"
+PEERS = "benchmarks/results/peers.json"
 
 ROWS = [  # task, recipe, result file, scores to show
     (
@@ -148,20 +148,44 @@ def row(task: str, recipe: str, file: str, shown: dict[str, str]) -> str:
     return f"| {task} | {result['pairs']:,} | {recipe} | {scores} | {took} | [{result['date']}]({file}) |"
 
 
-def block() -> str:
-    lines = [
+def results() -> list[str]:
+    return [
         "| your task | pairs | recipe | score (95 % interval) | time | measured |",
         "|---|---|---|---|---|---|",
         *(row(*parts) for parts in ROWS),
     ]
-    return "\n".join([BEGIN, *lines, END])
+
+
+def peers() -> list[str]:
+    """Every question that was asked of seqloom and of others: its figure, and how many times theirs it is."""
+    found = json.loads((ROOT / PEERS).read_text())
+    lines = ["| on two CPU cores | seqloom | times as fast as | measured |", "|---|---|---|---|"]
+    for question in found.values():
+        for name, ratios in question["ratios"].items():
+            figure = f"{question['contenders'][name][question['unit']]:,.0f} {question['unit'].split('_')[0]}/s"
+            others = sorted(((ratio, other) for other, ratio in ratios.items()), reverse=True)
+            told = ", ".join(f"{other} {ratio:.2f}" for ratio, other in others)
+            how = name.removeprefix("seqloom").strip(" ,")
+            lines.append(
+                f"| {question['what']}{f' ({how})' if how else ''} | {figure} | {told} | [{question['date']}]({PEERS}) |"
+            )
+    return lines
+
+
+BLOCKS = {"results": results, "peers": peers}
+
+
+def written(text: str) -> str:
+    for name, lines in BLOCKS.items():
+        begin, end = f"<!-- {name}: begin (docs/results.py writes this) -->", f"<!-- {name}: end -->"
+        before, rest = text.split(begin)
+        text = before + "\n".join([begin, *lines(), end]) + rest.split(end)[1]
+    return text
 
 
 def main() -> int:
     text = README.read_text(encoding="utf-8")
-    before, rest = text.split(BEGIN)
-    after = rest.split(END)[1]
-    new = before + block() + after
+    new = written(text)
     if "--check" in sys.argv:
         return 0 if new == text else 1
     README.write_text(new, encoding="utf-8")
