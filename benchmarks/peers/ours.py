@@ -10,6 +10,7 @@ from typing import Any
 from peers.worker import Job, Turns, job
 from seqloom import load_engine
 from seqloom.api.asked import Asked
+from seqloom.heap import SOME, keep_memory
 
 ENDLESS = 10**9
 WIDE = 1_000_000  # tokens: a batch is as large as it was asked for
@@ -108,7 +109,11 @@ def train_in_turns(job: Job, turns: Turns) -> None:
 
 
 def predict_in_turns(job: Job, turns: Turns) -> None:
-    """Batches as they are, one after the other; an engine gets them at once, so that every worker has some."""
+    """Batches as they are, one after the other; an engine gets them at once, so that every worker has some.
+
+    Memory is kept as `seqloom predict` keeps it.
+    """
+    keep_memory(SOME)
     wishes: dict[str, object] = {"beam": job.beam, "split": False}
     if job.length is not None:
         wishes |= {"min_length": job.length, "max_length": job.length}

@@ -6,12 +6,10 @@ stored generator states (law 10). This file chooses nothing by a clock and reads
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import os
 import platform
 import random
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
@@ -76,21 +74,6 @@ def apply(runtime: Runtime) -> torch.device:
         torch.backends.cudnn.allow_tf32 = runtime.tf32
         torch.backends.cuda.enable_cudnn_sdp(False)  # it makes a plan for every new shape, slowly
     return device
-
-
-def keep_memory() -> None:
-    """For a training on a CPU: let glibc keep freed memory, the same blocks are wanted again at every step.
-
-    It would give large ones back to the system at once and get them again page by page. Nothing here for predictions:
-    they may run in a process that is somebody else's. Other C libraries have no such call.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None:
-        for option, value in ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_TOP_PAD, 64 << 20)):
-            mallopt(option, value)
-
-
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # as malloc.h numbers them
 
 
 def check_threads(threads: int | None) -> None:

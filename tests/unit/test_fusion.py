@@ -129,7 +129,7 @@ def test_other_errors_of_a_compiled_function_are_its_own() -> None:
 def test_attention_by_products_is_that_of_the_kernel(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
     model = network()
     by_kernel = outcome(model, batch)
-    monkeypatch.setattr(multihead, "_by_products", lambda keys, causal: True)
+    monkeypatch.setattr(multihead, "_by_products", lambda query, keys, causal: True)
     torch.testing.assert_close(outcome(model, batch), by_kernel, rtol=1e-9, atol=1e-9)
 
 

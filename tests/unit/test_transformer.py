@@ -22,6 +22,7 @@ from seqloom.models.transformer import (
     TransformerEncoder,
     TransformerSettings,
 )
+from seqloom.nn import multihead
 from seqloom.nn.entrance import from_the_start
 from seqloom.nn.feedforward import FeedForward
 from seqloom.nn.frontends import Learned as LearnedEmbedding
@@ -271,7 +272,9 @@ def test_hypotheses_ask_together_and_their_memory_is_not_copied(kernel: list[dic
 def test_nothing_but_keys_and_values_is_carried_until_rows_differ() -> None:
     alone, tokens = decoder(None), torch.tensor([[6, 7], [8, 9]])
     _, state = alone(tokens, alone.start(None, 2))
-    assert set(state.rows) == {f"{i}.{part}" for i in range(LAYERS) for part in ("keys", "values")}
+    assert {name: rows.shape for name, rows in state.rows.items()} == {
+        str(i): (2, 2 * HEADS, 2, WIDTH // HEADS) for i in range(LAYERS)
+    }
     _, state = alone(tokens, state, torch.tensor([2, 1]))
     assert state.rows["read"].tolist() == [4, 3]
     _, state = alone(tokens[:, :1], state)
@@ -423,3 +426,18 @@ def test_a_transformer_learns_to_say_its_source_again() -> None:
     model = EncoderDecoder(chosen, source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY)
     assert share_right(model.eval()) < 0.1
     assert share_right(trained(model)) > 0.9
+
+
+@torch.no_grad()
+def test_hypotheses_of_several_sources_find_what_one_source_finds() -> None:
+    """On a CPU batches attend by products, a single source by the kernel: the same numbers."""
+    model, batch = whole().eval(), some_batch()
+    copies = multihead.SEVERAL
+    several = {
+        name: Tokens(one.ids.repeat(copies, 1), one.mask.repeat(copies, 1)) for name, one in batch.sources.items()
+    }
+    last = torch.full((3 * len(batch.sources["source"].ids),), 7)
+    many, _ = model.step(last.repeat(copies), model.start(several, 3))
+    few, _ = model.step(last, model.start(batch.sources, 3))
+    assert len(batch.sources["source"].ids) < multihead.SEVERAL
+    torch.testing.assert_close(many[: len(few)], few)

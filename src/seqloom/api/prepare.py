@@ -34,6 +34,7 @@ from seqloom.data.readers import files_of
 from seqloom.data.recutting import recutting
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_folder, atomic_write
+from seqloom.heap import ALL, keep_memory
 from seqloom.models.generator import Generator
 from seqloom.models.model import MODELS
 from seqloom.recipe import Recipe, build_model, build_task, joined_codecs, parameters, start_from_vectors
@@ -63,7 +64,7 @@ class Prepared:
         self.recipe, self.folder, self.tell, self.start, self.codec = recipe, folder, tell, start, codec
         self.device = runtime.apply(recipe.runtime)
         if self.device.type == "cpu":
-            runtime.keep_memory()
+            keep_memory(ALL)
         self.datasets = Datasets(recipe.data)
         self.codecs = self._codecs()
         self.became: dict[str, Plain] = {}  # of the lines of each set, where this sitting has read them

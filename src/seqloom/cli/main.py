@@ -34,6 +34,7 @@ from seqloom.cli import (
 )
 from seqloom.cli.help import PlainCommand
 from seqloom.errors import INTERRUPTED, SeqloomError, nearest
+from seqloom.heap import SOME, keep_memory
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo.command,
@@ -92,6 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):  # whatever the locale: what we write is UTF-8, and file names survive
             stream.reconfigure(encoding="utf-8", errors=errors)
+    keep_memory(SOME)
     sys.exit(run(given))
 
 

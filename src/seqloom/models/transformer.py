@@ -205,11 +205,11 @@ class TransformerDecoder(Decoder):
         draw_xavier(self.layers)
         draw_xavier(self.entrance)
 
-    # --- state: rows "0.keys", "0.values", ... (N H P d), "read" (N); sources "0.keys", ... (B H S d), "mask" (B S) ---
+    # --- state: rows "0", ... (N G P d), "read" (N); sources "0.keys", "0.values", ... (B H S d), "mask" (B S) -------
 
     def start(self, memories: Mapping[str, Memory] | None, rows: int) -> State:
-        empty = next(self.parameters()).new_empty(rows, self.heads, 0, self.head_width)
-        kept = {name: empty for i in range(len(self.layers)) for name in _names(i)}
+        empty = next(self.parameters()).new_empty(rows, 2 * self.heads, 0, self.head_width)
+        kept = {str(i): empty for i in range(len(self.layers))}
         if memories is None:
             return State(kept)
         memory = next(iter(memories.values()))
@@ -221,7 +221,7 @@ class TransformerDecoder(Decoder):
         return State(kept, sources)
 
     def forward(self, tokens: RowTokens, state: State, lengths: Rows | None = None) -> tuple[Features, State]:
-        steps, filled, read = tokens.shape[1], state.rows["0.keys"].shape[2], state.rows.get("read")
+        steps, filled, read = tokens.shape[1], state.rows["0"].shape[2], state.rows.get("read")
         before = filled if read is None else read[:, None]  # how much was read: by all rows alike, or by each
         places = from_the_start(steps, tokens.device) + before  # n T
         x = self.entrance(self.embedding(tokens), places, filled + steps)  # N T D
@@ -229,8 +229,7 @@ class TransformerDecoder(Decoder):
         rows: dict[str, Tensor] = {}
         weights: Tensor | None = None
         for i in range(len(self.layers)):
-            x, grown, weights = self._run(i, x, view, state)
-            rows |= zip(_names(i), grown, strict=True)
+            x, rows[str(i)], weights = self._run(i, x, view, state)
         if lengths is not None or read is not None:
             rows["read"] = places[:, 0] + (steps if lengths is None else lengths)
         features = tap("decoder.states", self.norm(x))
@@ -252,7 +251,7 @@ class TransformerDecoder(Decoder):
 
     def _run(self, i: int, x: Features, view: View, state: State) -> tuple[Features, Grown, HeadWeights | None]:
         layer, (keys, values) = self._layer(i), _names(i)
-        kept, sources = (state.rows[keys], state.rows[values]), state.sources
+        kept, sources = state.rows[str(i)], state.sources
         memory = ((sources[keys], sources[values]), sources["mask"]) if self.attention_taps else None
         result: tuple[Features, Grown, HeadWeights | None]
         if _again(self, layer):

@@ -25,10 +25,12 @@ from seqloom.shapes import Bool, Features, Float, Int, Mask, States, Tensor
 
 Heads = Float[Tensor, "N H T d"]
 HeadWeights = Float[Tensor, "N H T S"]
-Kept = tuple[Float[Tensor, "N H P d"], Float[Tensor, "N H P d"]]  # keys and values of each row's tokens, P slots
-Grown = tuple[Float[Tensor, "N H Q d"], Float[Tensor, "N H Q d"]]  # the same after a call, Q = P + T
+Kept = Float[Tensor, "N G P d"]  # of each row's tokens keys, then values (G = 2H), in P slots: one tensor to move
+Grown = Float[Tensor, "N G Q d"]  # the same after a call, Q = P + T
 Remembered = tuple[Float[Tensor, "B H S d"], Float[Tensor, "B H S d"]]  # keys and values of a memory
-FEW = 24  # keys
+FEW = 24  # keys, on a GPU
+FEW_IN_CACHE = 64  # keys, on a CPU,
+SEVERAL = 4  # and sources
 
 
 @dataclass(frozen=True)
@@ -60,15 +62,17 @@ class MultiHead(nn.Module):
         together = _by_source(query, sources)  # B H KT d: the hypotheses of a source ask at once
         weights: Tensor | None = None
         heard = not compiling() and listening(self.name)
-        if share or heard or _by_products(keys, view.causal):
+        if share or heard or _by_products(together, keys, view.causal):
             scores = together @ keys.transpose(-1, -2) / math.sqrt(self.size)  # B H KT S
             visible = causal_mask(scores.shape[2], scores.shape[3], scores.device) if view.causal else view.visible
             if visible is not None:
                 scores = scores.masked_fill(~visible, -torch.inf)
-            weights = _by_row(torch.softmax(scores, dim=-1), rows)  # N H T S
-            if heard:
-                weights = tap(self.name, weights)
-            used = _by_source(weights, sources)
+            used = torch.softmax(scores, dim=-1)
+            if share or heard:
+                weights = _by_row(used, rows)  # N H T S
+                if heard:
+                    weights = tap(self.name, weights)
+                used = _by_source(weights, sources)
             found = (dropped(used, self.dropout) if self.training and self.dropout else used) @ values
         else:
             dropout = self.dropout if self.training else 0.0
@@ -89,16 +93,14 @@ class SelfHeads(MultiHead):
 
     def forward(self, x: Features, kept: Kept | None, view: View) -> tuple[Features, Grown]:
         """What was found, and all keys and values that are kept now."""
-        qkv = self.qkv(x).unflatten(-1, (3, self.heads, self.size))  # N T 3 H d
-        if view.turn is None:
-            query, key, value = (part.transpose(1, 2) for part in qkv.unbind(2))  # N H T d each
-        else:
-            query, key = (part.transpose(1, 2) for part in turned(qkv[:, :, :2], view.turn).unbind(2))
-            value = qkv[:, :, 2].transpose(1, 2)
-        grown = key, value
-        if kept is not None:
-            grown = appended(kept[0], key, view.slots), appended(kept[1], value, view.slots)
-        return self.attend(query, grown, view)[0], grown
+        heads = self.heads
+        qkv = self.qkv(x).unflatten(-1, (3 * heads, self.size))  # N T 3H d
+        if view.turn is not None:
+            qkv = torch.cat([turned(qkv[:, :, : 2 * heads], view.turn), qkv[:, :, 2 * heads :]], dim=2)
+        query, new = qkv.transpose(1, 2).split([heads, 2 * heads], dim=1)  # N H T d, N G T d
+        grown = new if kept is None else appended(kept, new, view.slots)
+        keys, values = grown.chunk(2, dim=1)
+        return self.attend(query, (keys, values), view)[0], grown
 
 
 class CrossHeads(MultiHead):
@@ -111,7 +113,10 @@ class CrossHeads(MultiHead):
 
     def keep(self, states: States) -> Remembered:
         keys, values = self.kv(states).unflatten(-1, (2, self.heads, self.size)).unbind(2)  # B S H d each
-        return keys.transpose(1, 2), values.transpose(1, 2)
+        keys, values = keys.transpose(1, 2), values.transpose(1, 2)
+        if torch.is_grad_enabled() or keys.is_cuda:
+            return keys, values
+        return keys.contiguous(), values.contiguous()  # read again at every step
 
     def forward(
         self, x: Features, kept: Remembered, mask: Mask, share: bool = False
@@ -120,18 +125,25 @@ class CrossHeads(MultiHead):
         return self.attend(query, kept, View(visible=mask[:, None, None]), share)
 
 
-def _by_products(keys: Heads, causal: bool) -> bool:
-    """On a GPU, is attention faster as products and a softmax? The fused kernels work on 64 or 128 keys at a time.
+def _by_products(query: Float[Tensor, "B H KT d"], keys: Float[Tensor, "B H S d"], causal: bool) -> bool:
+    """Is attention faster as products and a softmax than in one kernel?
 
-    Measured on an H200, forward and back, with 4,096 and 16,384 tokens: up to 24 keys yes where the kernel is the one
-    of causal or of float32 attention; compiled, when softmax and mask are one kernel, always for few.
+    On a GPU the kernels work on 64 or 128 keys at a time. Measured on an H200, forward and back, with 4,096 and 16,384
+    tokens: up to 24 keys yes where the kernel is the one of causal or of float32 attention; compiled, when softmax and
+    mask are one kernel, always for few. On a CPU, in prediction: yes where hypotheses of several sources ask for few
+    keys that lie side by side, three times as fast with two threads.
     """
-    few = keys.is_cuda and keys.shape[2] <= FEW
+    if not keys.is_cuda:
+        if torch.compiler.is_exporting():  # a graph for every number of sources and keys
+            return False
+        in_cache = len(keys) >= SEVERAL and keys.shape[2] <= FEW_IN_CACHE and keys.is_contiguous()
+        return in_cache and query.shape[2] > 1 and not causal and not torch.is_grad_enabled()
+    few = keys.shape[2] <= FEW
     return few and (compiling() or causal or keys.dtype == torch.float32)
 
 
-def appended(kept: Float[Tensor, "N H P d"], new: Heads, slots: Int[Tensor, "N T"] | None) -> Float[Tensor, "N H Q d"]:
-    """Kept keys (or values) and new ones: behind them, or in the given slots of P + T."""
+def appended(kept: Kept, new: Float[Tensor, "N G T d"], slots: Int[Tensor, "N T"] | None) -> Grown:
+    """Kept keys and values and new ones: behind them, or in the given slots of P + T."""
     if not kept.shape[2]:
         return new
     grown = torch.cat([kept, new], dim=2)  # N H P+T d: where slots are given, the end is only room

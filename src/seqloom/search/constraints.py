@@ -45,6 +45,7 @@ class Banned(Constraint):
 
     def __init__(self, settings: Settings) -> None:
         self.tokens = settings.tokens
+        self._known: Bool[Tensor, "1 W"] | None = None  # the answer for the last width, most often the next one's too
 
     def start(self, lengths: Lengths, limits: Lengths, hypotheses: int) -> State:
         tokens = torch.tensor(self.tokens, dtype=torch.long, device=lengths.device)
@@ -52,7 +53,9 @@ class Banned(Constraint):
 
     def allowed(self, state: State, width: int) -> Bool[Tensor, "#N W"]:
         tokens = state.sources["tokens"][0]  # the same for every source
-        return ~torch.isin(torch.arange(width, device=tokens.device), tokens)[None]
+        if self._known is None or self._known.shape[1] != width or self._known.device != tokens.device:
+            self._known = ~torch.isin(torch.arange(width, device=tokens.device), tokens)[None]
+        return self._known
 
     def advance(self, tokens: Rows, state: State) -> State:
         return state
@@ -156,8 +159,12 @@ class Length(Constraint):
 
     def allowed(self, state: State, width: int) -> Bool[Tensor, "#N W"]:
         said = state.rows["said"].view(len(state.sources["least"]), -1)  # B K
-        mask = (said < state.sources["most"][:, None]).reshape(-1, 1).repeat(1, width)  # N W
-        mask[:, EOS] = (said >= state.sources["least"][:, None]).flatten()
+        goes_on = (said < state.sources["most"][:, None]).reshape(-1, 1)
+        ends = (said >= state.sources["least"][:, None]).reshape(-1, 1)
+        if said.device.type == "cpu" and bool((goes_on == goes_on[:1]).all() & (ends == ends[:1]).all()):
+            goes_on, ends = goes_on[:1], ends[:1]  # all are alike, as they most often are: one row says it
+        mask = goes_on.repeat(1, width)  # n W
+        mask[:, EOS] = ends[:, 0]
         return mask
 
     def advance(self, tokens: Rows, state: State) -> State:
