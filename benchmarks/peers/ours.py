@@ -118,7 +118,8 @@ def predict_in_turns(job: Job, turns: Turns) -> None:
     if job.length is not None:
         wishes |= {"min_length": job.length, "max_length": job.length}
 
-    if job.variant:
+    is_int8 = job.variant == "--int8"
+    if job.variant and not is_int8:
         engine = load_engine(Path(job.bundle) / f"ctranslate2-{job.variant}", device="cpu", threads=job.threads)
 
         def by_engine(window: list[list[str]]) -> int:
@@ -134,7 +135,7 @@ def predict_in_turns(job: Job, turns: Turns) -> None:
     from seqloom.api.load import load
     from seqloom.api.options import Options
 
-    model = load(job.bundle, device="cpu", threads=job.threads)
+    model = load(job.bundle, device="cpu", threads=job.threads, int8=is_int8)
     options = Options.model_validate({**wishes, "batch_tokens": WIDE})
     turns.serve(
         lambda window: sum(len(one.tokens) for batch in window for one in model.predict(batch, options, len(batch))),

@@ -83,6 +83,7 @@ class Question:
 
 SEQLOOM = Contender(OURS, "ours", is_ours=True)  # as it comes: trained in bf16 where the processor has it
 SEQLOOM_WIDE = Contender("seqloom in float32", "ours", "float32", is_ours=True)
+SEQLOOM_INT8 = Contender("seqloom --int8", "ours", "--int8", is_ours=True)
 MARIAN = Contender("Hugging Face Marian", "marian")
 EOLE = Contender("Eole", "eole")
 OPENNMT = Contender("OpenNMT-py", "opennmt")
@@ -143,7 +144,7 @@ QUESTIONS = {
         "predict",
         "multi30k",
         TRANSFORMER,
-        (OPENNMT, EOLE, MARIAN, JOEYNMT, CT2, CT2_INT8, SEQLOOM),
+        (OPENNMT, EOLE, MARIAN, JOEYNMT, CT2, CT2_INT8, SEQLOOM, SEQLOOM_INT8),
         stop=FIXED,
     ),
     "predict-greedy": Question(
@@ -151,7 +152,7 @@ QUESTIONS = {
         "predict",
         "multi30k",
         TRANSFORMER,
-        (OPENNMT, EOLE, MARIAN, JOEYNMT, CT2, CT2_INT8, SEQLOOM),
+        (OPENNMT, EOLE, MARIAN, JOEYNMT, CT2, CT2_INT8, SEQLOOM, SEQLOOM_INT8),
         beam=1,
         stop=FIXED,
     ),
@@ -178,7 +179,7 @@ QUESTIONS = {
         "predict",
         "multi30k",
         LSTM,
-        (OPENNMT, EOLE, JOEYNMT, YOYODYNE, SEQLOOM),
+        (OPENNMT, EOLE, JOEYNMT, YOYODYNE, SEQLOOM, SEQLOOM_INT8),
         stop=FIXED,
         remarks=("yoyodyne feeds the context into the recurrence, and its attention is additive",),
     ),
@@ -187,7 +188,7 @@ QUESTIONS = {
         "predict",
         "multi30k",
         TRANSFORMER,
-        (MARIAN, OPENNMT, CT2_INT8, SEQLOOM),
+        (MARIAN, OPENNMT, CT2_INT8, SEQLOOM, SEQLOOM_INT8),
         batch=1,
         stop=FIXED,
     ),

@@ -28,6 +28,7 @@ from seqloom.errors import SeqloomError
 
 Precision = Literal["auto", "float32", "bf16", "fp16"]
 MOST_THREADS = max(64, 4 * (os.cpu_count() or 1))  # here; many more cannot be started, and torch then dies of it
+LARGE = 1_000_000  # parameters
 _NARROW: dict[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -38,7 +39,7 @@ class Runtime(Settings):
     threads: int | None = Field(default=None, ge=1, le=4096)
     seed: int = Field(default=1, ge=0, lt=2**63)
     # Of products and recurrences in training; weights, sums and losses are always float32, and so is prediction unless
-    # it is asked for something else. auto: bf16 on a CPU that has instructions for it, else float32
+    # it is asked for something else. auto: bf16 for all but small models on a CPU that has instructions for it
     precision: Precision = "auto"
     tf32: bool = True  # in training on a GPU: float32 products of 10 bits. Prediction always uses all 23
     # On a GPU. auto: training steps become CUDA graphs where they can. fused: and torch compiles Transformer layers,
@@ -93,11 +94,12 @@ def has_bf16(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
 
 
-def settled(precision: Precision, device: torch.device) -> Precision:
-    """What `auto` means here. A GPU has tf32 for float32 products, and a recipe may ask for less there."""
-    if precision != "auto":
-        return precision
-    return "bf16" if device.type == "cpu" and has_bf16(device) else "float32"
+def fastest(device: torch.device, parameters: int) -> Precision:
+    """What `auto` means for a model of so many parameters: in small ones changing types costs more than products gain.
+
+    On a GPU float32 products are fast already (tf32), and a recipe may ask for less.
+    """
+    return "bf16" if device.type == "cpu" and has_bf16(device) and parameters >= LARGE else "float32"
 
 
 def check_precision(precision: Precision, device: torch.device) -> None:
@@ -109,7 +111,7 @@ def check_precision(precision: Precision, device: torch.device) -> None:
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
     """Inside, products run in this precision. A device without fp16 computes in float32 what was trained in fp16."""
-    narrow = _NARROW.get(settled(precision, device))
+    narrow = _NARROW.get(precision)
     if narrow is None or (precision == "fp16" and device.type != "cuda"):
         return nullcontext()
     return torch.autocast(device.type, dtype=narrow)

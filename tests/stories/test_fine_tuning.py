@@ -9,6 +9,7 @@ import torch
 import yaml
 
 from commands import Command, write_pairs
+from seqloom import runtime
 from seqloom.api.folder import read_recipe
 from seqloom.api.load import load
 from seqloom.api.train import Wishes, train
@@ -84,6 +85,7 @@ def test_a_run_keeps_the_precision_that_it_began_with(run: Path, monkeypatch: py
     recipe, other = read_recipe(run / "recipe.yaml", ["precision=auto", "steps=2"]), run.parent / "other"
     told: list[str] = []
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    monkeypatch.setattr(runtime, "LARGE", 1)
     train(recipe, other, wishes=Wishes(tell=told.append, stop=lambda: "interrupted"))
     assert "products in bf16, which this processor is fast at" in told
     monkeypatch.setattr(torch.cpu, "get_capabilities", dict)

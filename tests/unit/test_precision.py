@@ -119,17 +119,24 @@ def test_fp16_needs_a_gpu_to_train_and_none_to_predict() -> None:
 
 
 @pytest.mark.parametrize(
-    ("has", "chosen"), [({"avx512_bf16": True}, "bf16"), ({"amx_bf16": True}, "bf16"), ({}, "float32")]
+    ("has", "parameters", "chosen"),
+    [
+        ({"avx512_bf16": True}, runtime.LARGE, "bf16"),
+        ({"amx_bf16": True}, runtime.LARGE, "bf16"),
+        ({"amx_bf16": True}, runtime.LARGE - 1, "float32"),
+        ({}, runtime.LARGE, "float32"),
+    ],
 )
-def test_auto_is_bf16_where_a_processor_has_instructions_for_it(
-    has: dict[str, bool], chosen: Precision, monkeypatch: pytest.MonkeyPatch
+def test_auto_is_bf16_for_large_models_where_a_processor_has_instructions_for_it(
+    has: dict[str, bool], parameters: int, chosen: Precision, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: has)
-    assert runtime.settled("auto", CPU) == chosen
-    assert runtime.settled("float32", CPU) == "float32", "what is asked for is not changed"
+    assert runtime.fastest(CPU, parameters) == chosen
+
+
+def test_whoever_predicts_as_auto_predicts_in_float32() -> None:
     with autocast(CPU, "auto"):
-        product = torch.ones(2, 2) @ torch.ones(2, 2)
-    assert product.dtype == (torch.bfloat16 if chosen == "bf16" else torch.float32)
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
 
 
 # --- bf16 --------------------

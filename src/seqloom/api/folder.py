@@ -182,7 +182,7 @@ def _copied(wanted: Data, stored: Data) -> dict[str, object]:
 
 
 def _machine(wanted: Runtime, stored: Runtime | None) -> Runtime:
-    """Device, threads and precision: as asked, else as before, else as found."""
+    """Device and threads: as asked, else as before, else as found. A precision is found once the model is there."""
     device, threads = wanted.device, wanted.threads or (stored.threads if stored else None)
     if device == "auto" and stored is not None and _is_there(stored.device):
         device = stored.device
@@ -193,9 +193,7 @@ def _machine(wanted: Runtime, stored: Runtime | None) -> Runtime:
     if threads is None:
         runtime.apply(wanted)
         threads = torch.get_num_threads()
-    precision = wanted.precision
-    if precision == "auto":
-        precision = stored.precision if stored else runtime.settled(precision, runtime.find_device(device))
+    precision = stored.precision if stored and wanted.precision == "auto" else wanted.precision
     return wanted.with_(device=device, threads=threads, precision=precision)
 
 

@@ -76,6 +76,9 @@ class Prepared:
         self.dev = self._dev_examples()
         self.task: Transduce = build_task(recipe, self.codecs)
         self.network = self._network()
+        if recipe.runtime.precision == "auto":
+            precision = runtime.fastest(self.device, parameters(self.network))
+            self.recipe = recipe.with_(runtime=recipe.runtime.with_(precision=precision))
         if recipe.batching.tokens == "auto":
             self._settle_batches()
         atomic_write(folder / RECIPE, render_yaml(self.recipe).encode())
