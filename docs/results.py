@@ -166,9 +166,8 @@ def peers() -> list[str]:
             others = sorted(((ratio, other) for other, ratio in ratios.items()), reverse=True)
             told = ", ".join(f"{other} {ratio:.2f}" for ratio, other in others)
             how = name.removeprefix("seqloom").strip(" ,")
-            lines.append(
-                f"| {question['what']}{f' ({how})' if how else ''} | {figure} | {told} | [{question['date']}]({PEERS}) |"
-            )
+            what = question["what"] + (f" ({how})" if how else "")
+            lines.append(f"| {what} | {figure} | {told} | [{question['date']}]({PEERS}) |")
     return lines
 
 
