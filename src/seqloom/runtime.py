@@ -28,7 +28,7 @@ from seqloom.errors import SeqloomError
 
 Precision = Literal["auto", "float32", "bf16", "fp16"]
 MOST_THREADS = max(64, 4 * (os.cpu_count() or 1))  # here; many more cannot be started, and torch then dies of it
-LARGE = 1_000_000  # parameters
+LARGE = 500_000  # parameters
 _NARROW: dict[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
