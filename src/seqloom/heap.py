@@ -1,8 +1,8 @@
 """Freed memory is kept, not given back to the system: a training step or a search wants the same blocks again at once.
 
-glibc gives large blocks back as soon as they are free and gets them again page by page, which costs a CPU a sixth of a
-batched prediction and more of a training step. This changes the whole process, so only commands ask for it: predictions
-of the library may run in a process that is somebody else's. Nothing heavy is imported here.
+glibc gives large blocks back as soon as they are free and gets them again page by page, which costs a CPU an eighth of
+a batched prediction and more of a training step. This changes the whole process, so only commands ask for it:
+predictions of the library may run in a process that is somebody else's. Nothing heavy is imported here.
 """
 
 from __future__ import annotations

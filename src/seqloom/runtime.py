@@ -87,7 +87,7 @@ def check_threads(threads: int | None) -> None:
 
 
 def has_bf16(device: torch.device) -> bool:
-    """Has this device instructions for bf16? A CPU without them computes it many times slower than float32."""
+    """Has this device instructions for bf16? A CPU without them needs more than twice as long as in float32."""
     if device.type == "cpu":
         has = torch.cpu.get_capabilities()
         return bool(has.get("avx512_bf16") or has.get("amx_bf16"))
@@ -102,11 +102,17 @@ def fastest(device: torch.device, parameters: int) -> Precision:
     return "bf16" if device.type == "cpu" and has_bf16(device) and parameters >= LARGE else "float32"
 
 
+_ANYWHERE = "auto or float32 run everywhere"
+
+
 def check_precision(precision: Precision, device: torch.device) -> None:
     """E_RECIPE where this device cannot train in this precision."""
     if precision == "fp16" and device.type != "cuda":
         what = f"precision fp16 needs a CUDA device, this is {device.type}"
-        raise SeqloomError("E_RECIPE", what, where="runtime.precision", fix="bf16 or float32 run everywhere")
+        raise SeqloomError("E_RECIPE", what, where="runtime.precision", fix=_ANYWHERE)
+    if precision == "bf16" and device.type == "cpu" and torch.cpu.get_capabilities().get("avx512_f") is False:
+        what = "precision bf16 needs a CPU with AVX-512, or a GPU"  # there are no kernels for recurrences on others
+        raise SeqloomError("E_RECIPE", what, where="runtime.precision", fix=_ANYWHERE)
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:

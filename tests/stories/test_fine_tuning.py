@@ -14,6 +14,7 @@ from seqloom.api.folder import read_recipe
 from seqloom.api.load import load
 from seqloom.api.train import Wishes, train
 from seqloom.bundle import open_bundle
+from seqloom.errors import SeqloomError
 
 pytest_plugins = ["command_fixtures"]
 
@@ -62,7 +63,7 @@ def test_fp16_without_a_gpu_is_refused_before_anything_is_written(
     answer = seqloom(
         "train", run / "recipe.yaml", "--run", other, "--device", "cpu", "--set", "precision=fp16", *threads
     )
-    assert "bf16 or float32" in answer.refused("E_RECIPE", 2)
+    assert "auto or float32" in answer.refused("E_RECIPE", 2)
     assert not (other / "recipe.yaml").exists()
 
 
@@ -81,17 +82,32 @@ def test_bf16_trains_and_predictions_are_float32_unless_bf16_is_asked_for(seqloo
 
 
 def test_a_run_keeps_the_precision_that_it_began_with(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """auto is settled before the first step and written down, so that another processor goes on alike."""
-    recipe, other = read_recipe(run / "recipe.yaml", ["precision=auto", "steps=2"]), run.parent / "other"
+    """auto is settled before the first step and written down; a processor that is slow at it goes on in float32."""
+    recipe, other = read_recipe(run / "recipe.yaml", ["precision=auto", "steps=3"]), run.parent / "other"
     told: list[str] = []
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
     monkeypatch.setattr(runtime, "LARGE", 1)
     train(recipe, other, wishes=Wishes(tell=told.append, stop=lambda: "interrupted"))
     assert "products in bf16, which this processor is fast at" in told
+    monkeypatch.setattr(runtime, "LARGE", 10**9)
+    train(recipe, other, wishes=Wishes(tell=told.append, stop=lambda: "interrupted"))
+    assert yaml.safe_load((other / "recipe.yaml").read_text())["runtime"]["precision"] == "bf16"
     monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
     train(recipe, other, wishes=Wishes(tell=told.append))
-    assert yaml.safe_load((other / "recipe.yaml").read_text())["runtime"]["precision"] == "bf16"
+    assert yaml.safe_load((other / "recipe.yaml").read_text())["runtime"]["precision"] == "float32"
+    assert any("runtime.precision: bf16 -> float32" in line for line in told)
+
+
+def test_bf16_on_a_processor_that_is_slow_at_it_or_cannot(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe, told = read_recipe(run / "recipe.yaml", ["precision=bf16", "steps=1"]), []
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_f": True})
+    train(recipe, run.parent / "slow", wishes=Wishes(tell=told.append))
     assert any(line.startswith("caution: products in bf16") for line in told)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_f": False})
+    with pytest.raises(SeqloomError, match="AVX-512") as refused:
+        train(recipe, run.parent / "never")
+    assert refused.value.code == "E_RECIPE"
+    assert not (run.parent / "never" / "recipe.yaml").exists()
 
 
 def test_new_letters_join_the_vocabulary(seqloom: Command, run: Path) -> None:

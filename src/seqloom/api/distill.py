@@ -81,7 +81,7 @@ def distill(teachers: Sequence[str | Path], wishes: Distillation) -> Distilled:
         raise SeqloomError("E_USAGE", f"--keep-gold {wishes.keep_gold:g} is no share: from 0 up, below 1")
     how = {"device": wishes.device, "threads": wishes.threads}
     model = load(teachers[0], **how) if len(teachers) == 1 else load_ensemble(teachers, **how)  # type: ignore[arg-type]
-    base = model.recipe if wishes.recipe is None else read_recipe(wishes.recipe, ())
+    base = _as_trained(model.recipe) if wishes.recipe is None else read_recipe(wishes.recipe, ())
     data = settled(base.data, wishes.output.parent)
     _spare_the_data(wishes.output, data)
     if len(data.sets["train"]) > 1:
@@ -207,6 +207,11 @@ def _held_out(output: Path, data: Data) -> dict[str, Path]:
 # --- the student -------------------------------------------------------------------------------------------------
 
 
+def _as_trained(recipe: Recipe) -> Recipe:
+    """A loaded model's recipe says float32, because it predicts so; a training may choose again."""
+    return recipe.with_(runtime=recipe.runtime.with_(precision="auto"))
+
+
 def _student(base: Recipe, data: Data, output: Path, held_out: dict[str, Path]) -> Recipe:
     """The same recipe, on the new data and on whatever machine it will meet."""
     names = list(base.extras)
@@ -218,5 +223,5 @@ def _student(base: Recipe, data: Data, output: Path, held_out: dict[str, Path]) 
         train[WEIGHT] = WEIGHT if output.suffix == ".jsonl" else EXTRAS + len(names)
     sets = {part: {"path": str(path), **json_extras} for part, path in held_out.items()}
     new = {"train": train, "dev": data.dev, "test": data.test, **sets, "limits": data.limits}
-    machine = base.runtime.with_(device="auto", threads=None, precision="auto")
+    machine = base.runtime.with_(device="auto", threads=None)
     return base.with_(data=new, runtime=machine)

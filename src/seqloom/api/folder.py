@@ -123,7 +123,8 @@ def sitting(wanted: Recipe, folder: Path, start: Path | None, replace: bool) -> 
         return Sitting(_settled(wanted, None, folder), start, begins=True)
     recipe = _settled(wanted, known, folder)
     differences = same_recipe(known, recipe)
-    told = [line for line in differences if line.startswith(_MACHINE)]
+    machine = _MACHINE if wanted.runtime.precision != "auto" else (*_MACHINE, "runtime.precision:")
+    told = [line for line in differences if line.startswith(machine)]
     others = [line for line in differences if line not in told]
     began_from = _started_from(folder)
     if not trained and (others or start not in (None, began_from) or not is_unchanged(recipe.data, folder / DATA)):
@@ -193,7 +194,11 @@ def _machine(wanted: Runtime, stored: Runtime | None) -> Runtime:
     if threads is None:
         runtime.apply(wanted)
         threads = torch.get_num_threads()
-    precision = stored.precision if stored and wanted.precision == "auto" else wanted.precision
+    precision = wanted.precision
+    if stored is not None and precision == "auto":
+        precision = stored.precision
+        if precision == "bf16" and not runtime.has_bf16(runtime.find_device(device)):
+            precision = "float32"
     return wanted.with_(device=device, threads=threads, precision=precision)
 
 

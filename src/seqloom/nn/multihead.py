@@ -145,7 +145,7 @@ def appended(kept: Kept, new: Float[Tensor, "N G T d"], slots: Int[Tensor, "N T"
     """Kept keys and values and new ones: behind them, or in the given slots of P + T."""
     if not kept.shape[2]:
         return new
-    grown = torch.cat([kept, new], dim=2)  # N H P+T d: where slots are given, the end is only room
+    grown = torch.cat([kept, new], dim=2)  # N G P+T d: where slots are given, the end is only room
     return grown if slots is None else grown.scatter_(2, slots[:, None, :, None].expand_as(new), new)
 
 
