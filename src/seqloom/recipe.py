@@ -209,6 +209,14 @@ class Recipe(Settings):
             raise ValueError("training.metric: evaluation.validate_examples is 0, so nothing is decoded to measure it")
         return self
 
+    def with_teachers(self, change: Callable[[str], str]) -> Recipe:
+        """The same recipe with its teachers' folders named otherwise."""
+        task = self.task
+        if task.teachers is None:
+            return self
+        teachers = task.teachers.with_(runs=tuple(map(change, task.teachers.runs)))
+        return self.with_(task=task.with_(teachers=teachers))
+
     def watched(self) -> Training:
         """The training settings with the direction of the watched metric made explicit."""
         kinds = {kind_of(metric): METRICS.build(metric).higher_is_better for metric in self.evaluation.metrics}
@@ -286,9 +294,9 @@ def _fill(embedding: Embedding, codec: TextCodec, file: Path) -> float:
     return sum(surface in found for surface in surfaces) / max(1, len(surfaces))
 
 
-def build_task(recipe: Recipe, codecs: Codecs) -> Transduce:
+def build_task(recipe: Recipe, codecs: Codecs, teachers: Sequence[Generator] = ()) -> Transduce:
     sizes = (codecs.source.vocabulary.spelled, codecs.target.vocabulary.spelled)
-    return Transduce(recipe.task, vocabularies=sizes, searching=recipe.search, decode=codecs.decode)
+    return Transduce(recipe.task, vocabularies=sizes, searching=recipe.search, decode=codecs.decode, teachers=teachers)
 
 
 def parameters(model: nn.Module) -> int:

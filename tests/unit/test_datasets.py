@@ -11,6 +11,7 @@ from seqloom.api.datasets import Datasets, fingerprints, merged, portable, settl
 from seqloom.api.testset import from_spec, named_dataset
 from seqloom.data.examples import Example
 from seqloom.recipe import Data, Recipe, recipe_from
+from seqloom.tasks.teaching import Teachers
 
 
 @pytest.fixture
@@ -64,7 +65,11 @@ def test_settled_data_are_absolute_spooled_and_counted(
     assert len(list(Datasets(done).train())) + len(list(Datasets(done).dev())) + len(list(Datasets(done).test())) == 61
     assert done.split.dev is not None
     assert set(fingerprints(done)) == set(files)
-    assert portable(done).files()["train"] == ["a.tsv", Path(files[1]).name]
+    extras = {name: {"use": "prefix"} for name in done.sets["train"][0].extra_names}
+    raw = {"data": done.model_dump(), "extras": extras, "training": {"steps": 1}}
+    recipe = recipe_from({**raw, "task": {"teachers": {"runs": ["/x/y"]}}}, "here")
+    assert portable(recipe).task.teachers == Teachers(runs=("y",))
+    assert portable(recipe).data.files()["train"] == ["a.tsv", Path(files[1]).name]
     assert settled(done, tmp_path / "run") == done, "nothing is left to settle"
 
 

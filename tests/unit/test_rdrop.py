@@ -11,7 +11,7 @@ from seqloom.errors import SeqloomError
 from seqloom.models.contracts import Head, State
 from seqloom.models.model import EncoderDecoder
 from seqloom.recipe import recipe_from
-from seqloom.tasks import rdrop
+from seqloom.tasks import passes
 from seqloom.tasks.rdrop import divergence
 from seqloom.tasks.transduce import SearchSettings, Transduce
 from toy_training import ToyBatches, ToyTask
@@ -75,11 +75,11 @@ def test_in_chunks_it_is_the_same_with_the_same_gradient(
 ) -> None:
     model, results = network(0.3, **decoder), []
     assert BATCH.target is not None
-    for cells in (rdrop.CHUNK_CELLS, 2 * 12 * BATCH.target.mask.shape[1]):  # all rows at once, or two at a time
-        monkeypatch.setattr(rdrop, "CHUNK_CELLS", cells)
+    for cells in (passes.CHUNK_CELLS, 2 * 12 * BATCH.target.mask.shape[1]):  # all rows at once, or two at a time
+        monkeypatch.setattr(passes, "CHUNK_CELLS", cells)
         model.zero_grad()
         torch.manual_seed(3)
-        apart = divergence(model.head, model.forced(BATCH), model.forced(BATCH), BATCH.target, 12)
+        apart = divergence(model.head, [model.forced(BATCH), model.forced(BATCH)], BATCH.target, 12)
         apart.sum().backward()
         results.append((apart, {name: p.grad for name, p in model.named_parameters() if p.grad is not None}))
     (one, gradients), (other, others) = results
@@ -101,7 +101,7 @@ def test_what_neither_pass_can_say_adds_nothing() -> None:
 
     features = [torch.randn(2, 3, 4, requires_grad=True) for _ in range(2)]
     target = Tokens(torch.zeros(2, 3, dtype=torch.long), torch.ones(2, 3, dtype=torch.bool))
-    apart = divergence(Closed(), (features[0], State({})), (features[1], State({})), target, 5)
+    apart = divergence(Closed(), [(features[0], State({})), (features[1], State({}))], target, 5)
     p, q = (part.log_softmax(-1).flatten(0, 1) for part in features)
     torch.testing.assert_close(apart, ((p.exp() - q.exp()) * (p - q)).sum(-1))
     apart.sum().backward()

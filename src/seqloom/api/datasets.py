@@ -17,7 +17,7 @@ from seqloom.data.readers import Example, ReaderSettings, read, renamed, spooled
 from seqloom.data.split import Part, assign
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_write, read_json, sha256_file
-from seqloom.recipe import Data
+from seqloom.recipe import Data, Recipe
 
 HELD_OUT = 0.05  # of the pairs, but between the next two numbers, and never over a fifth
 FEWEST, MOST, LARGEST_SHARE = 100, 2_000, 0.2
@@ -99,9 +99,10 @@ def held_out_share(pairs: int) -> float:
     return min(LARGEST_SHARE, max(FEWEST, min(MOST, HELD_OUT * pairs)) / max(1, pairs))
 
 
-def portable(data: Data) -> Data:
-    """The same data by file names alone: what a bundle tells of it, and nobody's folders."""
-    return data.with_sets(lambda settings, *_: renamed(settings, lambda path, _: Path(path).name))
+def portable(recipe: Recipe) -> Recipe:
+    """The same recipe, its data and teachers by name alone: what a bundle tells of them, and nobody's folders."""
+    data = recipe.data.with_sets(lambda settings, *_: renamed(settings, lambda path, _: Path(path).name))
+    return recipe.with_(data=data).with_teachers(lambda run: Path(run).name)
 
 
 def fingerprints(data: Data) -> dict[str, dict[str, str | int]]:

@@ -173,6 +173,7 @@ def _settled(wanted: Recipe, stored: Recipe | None, folder: Path) -> Recipe:
         data = data.with_(split=split, **_copied(data, stored.data))
     machine = _machine(wanted.runtime, None if stored is None else stored.runtime)
     settled_data = settled(data, folder.absolute(), spare=True)
+    wanted = wanted.with_teachers(lambda run: str(Path(run).absolute()))
     return wanted.with_(data=settled_data, batching=batching, training=wanted.watched(), runtime=machine)
 
 

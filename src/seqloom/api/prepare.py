@@ -18,7 +18,7 @@ import torch
 from seqloom import runtime, weights
 from seqloom.api.datasets import Datasets, merged
 from seqloom.api.extension import added, carry_over, extended
-from seqloom.api.load import load, load_codecs, save_codecs
+from seqloom.api.load import load, load_codecs, members, save_codecs
 from seqloom.api.model import Model
 from seqloom.api.staging import PAIRS, RECIPE
 from seqloom.batch import Batch
@@ -74,7 +74,7 @@ class Prepared:
             atomic_write(folder / PAIRS, json.dumps(self.became, indent=1).encode())
             self._caution_limits()
         self.dev = self._dev_examples()
-        self.task: Transduce = build_task(recipe, self.codecs)
+        self.task: Transduce = build_task(recipe, self.codecs, self._teachers())
         self.network = self._network()
         if recipe.runtime.precision == "auto":
             precision = runtime.fastest(self.device, parameters(self.network))
@@ -129,6 +129,22 @@ class Prepared:
         model = load(start, device="cpu", packed=False)
         runtime.apply(self.recipe.runtime)
         return model
+
+    def _teachers(self) -> list[Generator]:
+        """The networks of `task.teachers`, which read and write as the student does."""
+        asked = self.recipe.task.teachers
+        found = []
+        for run in members(asked.runs) if asked else ():
+            teacher = self._first(run)
+            odd = self.codecs.difference(teacher.codecs)
+            if not odd and teacher.recipe.model.copies != self.recipe.model.copies:
+                odd = "only one of them copies words from the source"
+            if odd:
+                fix = "teach with runs of the same data, text settings and seed of the split"
+                what = f"{run} and this run do not read and write alike: {odd}"
+                raise SeqloomError("E_RECIPE", what, where="task.teachers", fix=fix)
+            found.append(teacher.network.to(self.device).requires_grad_(False).eval())
+        return found
 
     def _corpus(self, part: str, examples: Callable[[], Iterator[Example]]) -> Corpus:
         folder = self.folder / "cache" / part

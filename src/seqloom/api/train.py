@@ -31,7 +31,7 @@ from seqloom.api.folder import (
     located,
     sitting,
 )
-from seqloom.api.load import find_bundle, load, save_codecs
+from seqloom.api.load import find_bundle, load, members, save_codecs
 from seqloom.api.model import Model
 from seqloom.api.options import Options
 from seqloom.api.prepare import Prepared, Tell, check_model
@@ -121,8 +121,9 @@ def train(
     if wishes.replace or not is_trained(folder):
         check_readable(wanted.data)
         check_model(wanted)
-        if wishes.start is not None:
-            _check_start(wishes.start, folder, wishes.replace)
+        teachers = wanted.task.teachers.runs if wanted.task.teachers else ()
+        for other in [*members(teachers), *([] if wishes.start is None else [wishes.start])]:
+            _check_other(other, folder, wishes.replace)
         wishes.tell("reading the data")
     with RunLock(folder):
         recover(folder)
@@ -150,12 +151,12 @@ def _mend(folder: Path, tell: Tell) -> None:
         tell(line)
 
 
-def _check_start(start: Path, folder: Path, replaced: bool) -> None:
-    """A run to begin from can be opened, and is not the one about to be dropped: before anything is dropped."""
-    found = find_bundle(start)
+def _check_other(other: Path, folder: Path, replaced: bool) -> None:
+    """A run to begin or to learn from can be opened, and is not the one about to be dropped: before it is."""
+    found = find_bundle(other)
     if replaced and found.resolve().is_relative_to(folder.resolve()):
-        what = "--replace would drop the run to begin from"
-        raise SeqloomError("E_USAGE", what, where=str(start), fix="choose another --run")
+        what = "--replace would drop the run to begin or to learn from"
+        raise SeqloomError("E_USAGE", what, where=str(other), fix="choose another --run")
     bundle.open_bundle(found)
 
 
@@ -339,7 +340,7 @@ class _Training:
         data: dict[str, Plain] = {Path(path).name: mark for path, mark in recorded(self.folder / DATA).items()}
         bundle.save(
             self.folder / "bundle",
-            recipe=render_yaml(self.recipe.with_(data=portable(self.recipe.data))),
+            recipe=render_yaml(portable(self.recipe)),
             tensors=tensors,
             extras=lambda folder: save_codecs(self.recipe, self.parts.codecs, folder),
             about={

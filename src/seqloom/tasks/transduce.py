@@ -1,8 +1,8 @@
 """Sequence to sequence: cross-entropy with teacher forcing, and the remedies for exposure bias.
 
 loss = sum over t of -log P(y_t given y_<t, x). What the decoder reads as y_<t is the `history`: gold, noisy, or its
-own predictions. What it must say is the target: gold, or an edited draw of it. R-Drop, minimum risk and losses on the
-attention, which change the loss itself, live in files of their own.
+own predictions. What it must say is the target: gold, or an edited draw of it. R-Drop, teachers, minimum risk and
+losses on the attention, which change the loss itself, live in files of their own.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ from seqloom.specials import BOS
 from seqloom.tasks.alignment import AttentionLoss
 from seqloom.tasks.base import Loss, Task
 from seqloom.tasks.noise import Noise, edited, noisy
-from seqloom.tasks.rdrop import Pass, divergence, halves
+from seqloom.tasks.passes import Pass
+from seqloom.tasks.rdrop import divergence, halves
 from seqloom.tasks.risk import Decode, ExpectedRisk, Risk
 from seqloom.tasks.sampling import SAMPLING, Constant, Schedule
+from seqloom.tasks.teaching import Teachers, taught
 
 
 class SearchSettings(config.Settings):
@@ -53,6 +55,7 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
         edit_temperature: float = Field(0.0, ge=0.0)  # > 0: learn sampled edited targets
         source_noise: Noise = Noise()
         r_drop: float = Field(0.0, ge=0.0)  # alpha: how much two passes with other dropout must agree
+        teachers: Teachers | None = None  # trained runs whose probabilities are learned as well (distillation)
         risk: Risk | None = None  # minimise the expected cost of a metric: to fine-tune a trained run with
         guided_alignment: float = Field(0.0, ge=0.0)  # weight of the loss that pulls attention to the data's alignments
         coverage_loss: float = Field(0.0, ge=0.0)  # weight of the loss on attending again to what was attended to
@@ -68,6 +71,8 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
         def _something_to_agree_on(self) -> Transduce.Settings:
             if self.r_drop and self.risk is not None and not self.risk.nll:
                 raise ValueError("r_drop: it is a part of the ordinary loss, which risk.nll 0 leaves out")
+            if self.teachers is not None and self.risk is not None and not self.risk.nll:
+                raise ValueError("teachers: they speak in the ordinary loss, which risk.nll 0 leaves out")
             return self
 
         @model_validator(mode="after")
@@ -92,12 +97,14 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
         vocabularies: tuple[int, int],
         searching: SearchSettings,
         decode: Decode | None = None,
+        teachers: Sequence[Generator] = (),
     ) -> None:
-        """`decode` turns target ids into text: only metrics need it, that is `risk`."""
+        """`decode` turns target ids into text: only metrics need it, that is `risk`. Only training needs `teachers`."""
         self.settings = settings
         self.source_vocabulary, self.target_vocabulary = vocabularies
         self.sampling: Schedule = SAMPLING.build(settings.sampling)
         self.searching = searching
+        self.teachers = tuple(teachers)
         self.risk: ExpectedRisk | None = None
         if settings.risk is not None:
             assert decode is not None, "a metric judges text"
@@ -141,12 +148,18 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
         if settings.edit_temperature:
             target = edited(target, settings.edit_temperature, self.target_vocabulary)
             batch = replace(batch, target=target)
+        made, losses = self._pass(model, batch.twice() if settings.r_drop else batch, step)
         if not settings.r_drop:
-            minimised, nll = self._pass(model, batch, step)[1]
+            passes, (minimised, nll) = [made], losses
         else:  # both passes at once: the batch stands there twice, and dropout differs from row to row
-            made, losses = self._pass(model, batch.twice(), step)
+            passes = [*halves(model.head, made)]
             minimised, nll = (values.view(2, -1).mean(0) for values in losses)
-            apart = divergence(model.head, *halves(model.head, made), target, self.target_vocabulary)
+        if settings.teachers is not None:
+            assert self.teachers, "a task with teachers is given them where it trains"
+            learned = taught(model.head, passes, self.teachers, batch, self.target_vocabulary)
+            minimised = torch.lerp(minimised, learned, settings.teachers.weight)
+        if settings.r_drop:
+            apart = divergence(model.head, passes, target, self.target_vocabulary)
             minimised = minimised + settings.r_drop / 4 * apart
         return summed(minimised, nll, target, batch.weights)
 
