@@ -44,6 +44,7 @@ ROWS = [  # task, recipe, result file, scores to show
             "context": "the same, the vector at every step",
             "bahdanau": "LSTM with attention (Bahdanau)",
             "luong": "LSTM with attention (Luong)",
+            "feeding": "the same with input feeding",
             "transformer": "Transformer",
         }.items()
     ),
@@ -71,6 +72,7 @@ ROWS = [  # task, recipe, result file, scores to show
             "Dutch": ("medium", "-dut"),
             "Korean": ("medium", "-kor"),
             "Japanese": ("medium", "-jpn"),
+            "English (SIGMORPHON 2021)": ("medium", "-eng"),
             "English (CMUdict)": ("large", ""),
         }.items()
     ),

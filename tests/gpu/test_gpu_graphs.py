@@ -10,6 +10,7 @@ import torch
 
 from seqloom.batch import Batch, Tokens
 from seqloom.config import validated
+from seqloom.models.generator import Generator
 from seqloom.models.model import MODELS
 from seqloom.runtime import Runtime, apply, seed_step
 from seqloom.specials import EOS
@@ -54,12 +55,13 @@ class Batches:
                 yield Batch({"source": Tokens.pad(rows)}, Tokens.pad(rows))
 
 
-def task(**settings: object) -> Transduce:
-    chosen = Transduce.Settings.model_validate({"label_smoothing": 0.1, **settings})
-    return Transduce(chosen, vocabularies=(VOCABULARY, VOCABULARY), searching=SearchSettings())
+def task(*teachers: Generator, **settings: object) -> Transduce:
+    taught = {"teachers": {"runs": ["x"]}} if teachers else {}
+    chosen = Transduce.Settings.model_validate({"label_smoothing": 0.1, **taught, **settings})
+    return Transduce(chosen, vocabularies=(VOCABULARY, VOCABULARY), searching=SearchSettings(), teachers=teachers)
 
 
-def network(name: str) -> torch.nn.Module:
+def network(name: str) -> Generator:
     torch.manual_seed(1)
     raw: dict[str, object] = {"kind": "encoder_decoder", **PARTS[name]}
     if raw["kind"] == "encoder_decoder":
@@ -68,14 +70,15 @@ def network(name: str) -> torch.nn.Module:
     return model.to(apply(Runtime(device="cuda", tf32=False)))
 
 
-@pytest.mark.parametrize("r_drop", [0.0, 1.0])
+@pytest.mark.parametrize(("r_drop", "taught"), [(0.0, False), (1.0, False), (0.0, True)])
 @pytest.mark.parametrize("name", PARTS)
-def test_a_replayed_step_leaves_the_gradient_of_a_plain_one(name: str, r_drop: float) -> None:
+def test_a_replayed_step_leaves_the_gradient_of_a_plain_one(name: str, r_drop: float, taught: bool) -> None:
     """Dropout is on: the replayed graph draws what the plain step draws from the same seed."""
-    device, model, judge = torch.device("cuda"), network(name), task(r_drop=r_drop)
-    assert judge.obstacle(model) is None  # type: ignore[arg-type]
+    teachers = [network(name).eval().requires_grad_(False)] if taught else []
+    device, model, judge = torch.device("cuda"), network(name), task(*teachers, r_drop=r_drop)
+    assert judge.obstacle(model) is None
     model.train()
-    plain = gradients.plain(lambda batch: judge.loss(model, batch, 1))  # type: ignore[arg-type]
+    plain = gradients.plain(lambda batch: judge.loss(model, batch, 1))
     recorded = graphs.Graphs(plain, [*model.parameters()], device, Batches().rows)
 
     def outcome(backward: gradients.Backward, batch: Batch, step: int) -> tuple[Loss, list[torch.Tensor]]:
@@ -108,12 +111,12 @@ def test_a_recorded_run_learns_as_a_plain_one(precision: str) -> None:
         raw = {"epochs": 4, "log_every": 40, "accumulate": 2, "ema": 0.9, "optimiser": {"kind": "adam", "lr": 5e-3}}
         events = fit(
             task(),
-            network("transformer"),  # type: ignore[arg-type]
+            network("transformer"),
             Batches(),
             validated(Training, raw, "test"),
             validate=lambda model: {"nll": 1.0},
             seed=1,
-            precision=precision,  # type: ignore[arg-type]
+            precision=precision,
             record=record,
         )
         seen = list(events)
@@ -127,7 +130,7 @@ def test_what_cannot_be_recorded_goes_on_without() -> None:
     device, model, judge = torch.device("cuda"), network("transformer"), task()
 
     def loss_of(batch: Batch) -> Loss:
-        loss = judge.loss(model, batch, 1)  # type: ignore[arg-type]
+        loss = judge.loss(model, batch, 1)
         float(loss.total)  # asks the device
         return loss
 
@@ -145,7 +148,7 @@ def test_a_graph_with_another_gradient_is_not_used() -> None:
 
     def loss_of(batch: Batch) -> Loss:
         layer.requires_grad_(not torch.cuda.is_current_stream_capturing())
-        return judge.loss(model, batch, 1)  # type: ignore[arg-type]
+        return judge.loss(model, batch, 1)
 
     recorded = graphs.Graphs(gradients.plain(loss_of), [*model.parameters()], device, Batches().rows)
     for batch in Batches().epoch(0):
@@ -160,7 +163,7 @@ def test_where_memory_is_short_halves_go_without() -> None:
     def loss_of(batch: Batch) -> Loss:
         if len(batch) > 4:
             raise torch.OutOfMemoryError("no room")
-        return judge.loss(model, batch, 1)  # type: ignore[arg-type]
+        return judge.loss(model, batch, 1)
 
     recorded = graphs.Graphs(gradients.plain(loss_of), [*model.parameters()], device, Batches().rows)
     batch = next(batch for batch in Batches().epoch(0) if len(batch) > 8)
