@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from functools import partial
 
 EXIT_CODES: dict[str, int] = {
     "E_INTERNAL": 1,  # our own mistake
@@ -45,6 +46,10 @@ class SeqloomError(Exception):
         assert code in EXIT_CODES, code
         self.code, self.what, self.where, self.fix = code, what, where, fix
         super().__init__(self.line)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """So that it arrives whole from a process that works for another."""
+        return partial(SeqloomError, self.code, self.what, where=self.where, fix=self.fix), ()
 
     @property
     def exit_code(self) -> int:

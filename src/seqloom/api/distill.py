@@ -79,7 +79,7 @@ def distill(teachers: Sequence[str | Path], wishes: Distillation) -> Distilled:
         raise SeqloomError("E_USAGE", what, where="--output")
     if not 0 <= wishes.keep_gold < 1:
         raise SeqloomError("E_USAGE", f"--keep-gold {wishes.keep_gold:g} is no share: from 0 up, below 1")
-    how = {"device": wishes.device, "threads": wishes.threads}
+    how = {"device": wishes.device, "threads": wishes.threads, "workers": 0}
     model = load(teachers[0], **how) if len(teachers) == 1 else load_ensemble(teachers, **how)  # type: ignore[arg-type]
     base = _as_trained(model.recipe) if wishes.recipe is None else read_recipe(wishes.recipe, ())
     data = settled(base.data, wishes.output.parent)

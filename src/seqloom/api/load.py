@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import torch
 from pydantic import ValidationError
 
 from seqloom import runtime, weights, wording
@@ -12,6 +14,7 @@ from seqloom.api.assignments import full_keys
 from seqloom.api.datasets import found_again
 from seqloom.api.folder import members_in
 from seqloom.api.model import Model
+from seqloom.api.workers import Workers, usable
 from seqloom.bundle import CARD, FIX, RECIPE, Bundle, open_bundle
 from seqloom.config import override, parse_yaml, read_yaml, validated
 from seqloom.data.codec import TextCodec
@@ -55,11 +58,13 @@ def load(
     allow_nonfinite: bool = False,
     packed: bool = True,
     int8: bool = False,
+    workers: int = 1,
 ) -> Model:
     """Open a run or bundle. `settings` are `key=value` over its recipe (those that leave the weights' shapes alone).
 
     `packed` weights make predictions on a CPU faster (`nn/packed.py`); whoever goes on to change them wants them plain.
-    `int8` rounds them to 8 bits: faster again, and a little less exact.
+    `int8` rounds them to 8 bits: faster again, and a little less exact. `workers` processes share what is to be
+    predicted on a CPU, one thread each (`workers.py`); 0 means as many as there are threads.
     """
     wanted = validated(Runtime, {"device": device, "threads": threads, "tf32": False}, "device and threads")
     chosen = runtime.apply(wanted)
@@ -75,7 +80,21 @@ def load(
         pack(network, int8)
     folder = Path(run)
     name = folder.parent.name if folder.name == "bundle" else folder.name
-    return Model(name, recipe, codecs, network, bundle.about, _calibration(bundle), chosen, home=bundle.folder)
+    told, staff = (bundle.about, _calibration(bundle), chosen), _workers(workers, chosen)
+    return Model(name, recipe, codecs, network, *told, home=bundle.folder, workers=staff)
+
+
+def _workers(count: int, device: torch.device) -> Workers[Any, Any] | None:
+    if count < 0:
+        raise SeqloomError("E_USAGE", f"{count} workers: at least 1, or 0 for as many as there are threads")
+    if device.type != "cpu":
+        if count > 1:
+            raise SeqloomError("E_USAGE", f"workers are for a CPU, not for {device}", fix="leave workers out")
+        return None
+    if count > 1 and usable(count) == 1:
+        raise SeqloomError("E_USAGE", "workers need a system that can fork (Linux)", fix="leave workers out")
+    count = count or usable(torch.get_num_threads())
+    return Workers(count) if count > 1 else None
 
 
 def _calibration(bundle: Bundle) -> Calibration:
@@ -141,6 +160,7 @@ def load_ensemble(
     settings: Sequence[str] = (),
     allow_nonfinite: bool = False,
     int8: bool = False,
+    workers: int = 1,
 ) -> Model:
     """Several runs of one vocabulary as one model: their probabilities are averaged at every step.
 
@@ -173,4 +193,5 @@ def load_ensemble(
         first.calibration,
         first.device,
         ensemble,
+        workers=_workers(workers, first.device),
     )

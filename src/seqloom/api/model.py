@@ -27,11 +27,13 @@ from seqloom.api.predictions import Output, Prediction, answered, passed_over
 from seqloom.api.reading import CHUNK_LINES, Piece, Reader
 from seqloom.api.risk import least_risk
 from seqloom.api.stream import pieces_of_text, refuse_streaming
+from seqloom.api.workers import Workers
 from seqloom.batch import Batch, Source, Tokens
 from seqloom.config import kind_of, validated
-from seqloom.data.batching import collate_pairs, collate_sources, in_order
+from seqloom.data.batching import Plan, collate_pairs, collate_sources, in_order
 from seqloom.data.codec import TextCodec
 from seqloom.data.codecs import Codecs, Encoded
+from seqloom.data.corpus import Lengths
 from seqloom.data.examples import Inputs
 from seqloom.data.lexicon import FILE as LEXICON
 from seqloom.data.lexicon import Lexicon
@@ -47,6 +49,7 @@ from seqloom.search.loop import search
 from seqloom.shapes import Nll
 
 Several = list[str] | list[dict[str, str]] | tuple[Inputs, ...]
+FEW_TOKENS, SHARES = 512, 4  # workers get batches of at least so many source tokens, and so many of them each
 USUAL_ROWS = 8  # hypotheses per source that a batch has room for; with more of them it holds fewer sources
 
 
@@ -86,6 +89,7 @@ class Model:
     scorer: Scorer | None = None  # what search steps instead of the network: an ensemble
     home: Path | None = None  # the bundle's folder: what was learned beside the model lies there, or around it
     advice: Scorer | None = None  # what is added when hypotheses are compared: a weighted language model
+    workers: Workers[Sequence[Encoded], list[list[Hypothesis]]] | None = None  # processes that predict; None: this one
     _asked: list[tuple[Options, Asking]] = field(default_factory=list, init=False, repr=False)  # the last ones
 
     def __post_init__(self) -> None:
@@ -141,15 +145,29 @@ class Model:
         encoded = self.reader.encoded(texts)
         places = list(encoded)
         lengths = np.array([encoded[i].length for i in places], dtype=np.int64)
-        rows = options.rows(self.asking(options).strategy)
-        tokens = max(1, options.batch_tokens * USUAL_ROWS // max(USUAL_ROWS, rows))
-        for batch in in_order(lengths, tokens, 1 if options.deterministic else None):
-            indices = [places[row] for row in batch]
-            found = self._found([encoded[i] for i in indices], options)
-            for i, hypotheses in zip(indices, found, strict=True):
+        batches = [[places[row] for row in batch] for batch in self._batches(lengths, options)]
+        every = self._all_found([[encoded[i] for i in batch] for batch in batches], options)
+        for batch, found in zip(batches, every, strict=True):
+            for i, hypotheses in zip(batch, found, strict=True):
                 text, extras = texts[i]
                 answers[i] = self.prediction(text, extras, encoded[i], hypotheses[: options.n_best], options)
         return answers
+
+    def _batches(self, lengths: Lengths, options: Options) -> Plan:
+        """Of like lengths, and where several work at them enough for all."""
+        rows = options.rows(self.asking(options).strategy)
+        tokens = max(1, options.batch_tokens * USUAL_ROWS // max(USUAL_ROWS, rows))
+        if self.workers is not None:
+            tokens = min(tokens, max(FEW_TOKENS, int((lengths + 1).sum()) // (self.workers.count * SHARES)))
+        return in_order(lengths, tokens, 1 if options.deterministic else None)
+
+    def _all_found(
+        self, batches: Sequence[Sequence[Encoded]], options: Options
+    ) -> Iterable[Sequence[Sequence[Hypothesis]]]:
+        find = partial(self._found, options=options)
+        if self.workers is None or len(batches) < 2:
+            return map(find, batches)
+        return self.workers.answers(find, batches, key=options)
 
     def _found(self, sources: Sequence[Encoded], options: Options) -> list[list[Hypothesis]]:
         """Hypotheses as the options judge them."""

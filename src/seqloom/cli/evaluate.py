@@ -84,7 +84,8 @@ def command(
         raise SeqloomError(
             "E_USAGE", "an output file is judged as it is: no search is made", fix="leave out the search"
         )
-    model = _opened(runs or [], ensemble, {"device": device, "threads": threads, "settings": settings, "int8": int8})
+    how = {"device": device, "threads": threads, "settings": settings, "int8": int8, "workers": 0}
+    model = _opened(runs or [], ensemble, how)
     if model is None and outputs is None:
         raise SeqloomError("E_USAGE", "nothing to judge", fix="give a RUN, or --outputs FILE with --reference FILE")
     if write_outputs is not None and str(write_outputs) == "-":
@@ -226,7 +227,7 @@ def _second(
 
     if not Path(system).is_dir():
         return _file(judge, system, examples)
-    model = _opened([system], False, {"device": machine[0], "threads": machine[1]})
+    model = _opened([system], False, {"device": machine[0], "threads": machine[1], "workers": 0})
     assert model is not None
     if judge.recipe is not None and not same_data(judge.recipe, model.recipe):
         say.talk(f"caution: {system} {OTHER_DATA}")

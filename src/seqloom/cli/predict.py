@@ -138,6 +138,9 @@ def command(
     buffer: int | None = typer.Option(None, "--buffer", min=1, help="Lines to read before the first is answered."),
     device: str = typer.Option("auto", "--device", help="auto, cpu, cuda, cuda:N or mps."),
     threads: int | None = typer.Option(None, "--threads", min=1, help="CPU threads."),
+    workers: int | None = typer.Option(
+        None, "--workers", min=1, help="Processes of one thread that share a CPU's work; by default one per thread."
+    ),
     quiet: bool = typer.Option(False, "--quiet", "-q", help="No talk on stderr."),
 ) -> None:
     """Predict: one output line for every input line."""
@@ -184,6 +187,8 @@ def command(
     if engine != "ctranslate2":
         how = {"device": device, "threads": threads, "settings": settings, "allow_nonfinite": allow_nonfinite}
         how |= {"int8": True} if int8 else {}
+        if engine is None:
+            how["workers"] = _workers(workers, threads)
         options, model = _options(wishes), _model(runs, how, ensemble, fuse, fuse_weight, engine)
         model.asking(options)  # what cannot be met is said before anything is read
         asked = _input_form(model.codecs, extra, records, bool(text))
@@ -197,7 +202,7 @@ def command(
         from seqloom.api.engine import load_engine
 
         native: dict[str, object] = {"--ensemble": ensemble, "--fuse": fuse, "--alternatives": alternatives}
-        native |= {"--stream": stream, "--set": settings, "--allow-nonfinite": allow_nonfinite}
+        native |= {"--stream": stream, "--set": settings, "--allow-nonfinite": allow_nonfinite, "--workers": workers}
         wanted = _engine_options(engine, wishes, [name for name, given in native.items() if given])
         exported = load_engine(runs[0], device=device, threads=threads, told=chosen_form == "jsonl")
         exported.asking(wanted)
@@ -230,7 +235,7 @@ def _model(
         return model
     from seqloom.api.fusion import fuse as fused
 
-    other = load(fuse, **{name: value for name, value in how.items() if name != "settings"})
+    other = load(fuse, **{name: value for name, value in how.items() if name not in ("settings", "workers")})
     return fused(model, other, 0.3 if fuse_weight is None else fuse_weight)
 
 
@@ -279,6 +284,14 @@ def _alone(option: str, given: float | None, other: str, needed: object) -> None
     """Refuse an option that has no meaning without another one."""
     if given is not None and needed is None:
         raise SeqloomError("E_USAGE", f"{option} without {other} has no meaning", fix=f"add {other}")
+
+
+def _workers(asked: int | None, threads: int | None) -> int:
+    """As `load` has it: 0 for one per thread."""
+    if asked is not None and asked > 1 and threads is not None:
+        what = f"--workers {asked} and --threads {threads}: a worker has one thread"
+        raise SeqloomError("E_USAGE", what, fix="give one of both")
+    return asked or 0
 
 
 def _refuse_int8(int8: bool, engine: str) -> None:

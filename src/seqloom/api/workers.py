@@ -1,0 +1,120 @@
+"""Prediction by several processes of one thread each: on a CPU that is faster than several threads in one.
+
+The steps of a search are many small operations, which threads cannot share. Workers are forked from the process that
+loaded the model, so that they start at once and share its weights; that process works as well, as one of them. Where
+a system cannot fork safely (all but Linux) there are none, and threads do what they can.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
+
+import torch
+
+from seqloom.errors import SeqloomError
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+MOST = 8  # more workers than this win little and hold a batch each in memory
+
+_answer: Callable[[Any], Any] | None = None  # of a worker: what it was forked with
+
+
+def usable(threads: int) -> int:
+    """How many workers suit so many threads; 1 is none but the process itself."""
+    return min(threads, MOST) if sys.platform == "linux" else 1
+
+
+class Workers(Generic[Q, A]):
+    """`count` processes, this one included. They are forked when there is work for the first time."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._pool: ProcessPoolExecutor | None = None
+        self._forked: tuple[int, object] | None = None  # by which process, and for what
+
+    def answers(self, answer: Callable[[Q], A], questions: Sequence[Q], key: object = None) -> list[A]:
+        """`answer` of every question, in order. Put what takes longest first: the last ones are for whoever is free.
+
+        Everybody computes with one thread, so that an answer does not depend on who gave it. What `answer` knows goes
+        to the workers when they are forked; `key` says by its equality whether it is still the same.
+        """
+        with _one_thread():
+            pool = self._started(answer, key)
+            try:
+                return self._shared(pool, answer, questions)
+            except BrokenProcessPool:
+                self.stop()
+                fix = "it may have run out of memory; fewer workers need less of it"
+                raise SeqloomError("E_WORKER", "a process that helps to predict died", fix=fix) from None
+            except BaseException:
+                self.stop()
+                raise
+
+    def _started(self, answer: Callable[[Q], A], key: object) -> ProcessPoolExecutor:
+        if self._pool is None or self._forked != (os.getpid(), key):  # a fork of ours must not use our workers
+            self.stop()
+            context = multiprocessing.get_context("fork")
+            self._pool = ProcessPoolExecutor(self.count - 1, context, initializer=_begin, initargs=(answer,))
+            self._forked = (os.getpid(), key)
+        return self._pool
+
+    def _shared(self, pool: ProcessPoolExecutor, answer: Callable[[Q], A], questions: Sequence[Q]) -> list[A]:
+        """Workers begin at the front, one question always waiting for whoever is free first; we begin at the end."""
+        theirs: list[Future[A]] = []
+        ours: list[A] = []
+        while (left := len(questions) - len(theirs) - len(ours)) > 0:
+            if sum(not future.done() for future in theirs) < self.count:
+                theirs.append(pool.submit(_answered, questions[len(theirs)]))
+            else:
+                ours.append(answer(questions[len(theirs) + left - 1]))
+        return [*(future.result() for future in theirs), *reversed(ours)]
+
+    def stop(self) -> None:
+        """Send the workers home, without waiting for what they are at."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool = None
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+# --- in a worker -------------------------------------------------------------------------------------------------
+
+
+def _begin(answer: Callable[[Any], Any]) -> None:
+    global _answer
+    _answer = answer
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that everybody works for
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+
+
+def _leave_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _answered(question: Any) -> Any:
+    assert _answer is not None
+    return _answer(question)
