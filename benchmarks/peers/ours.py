@@ -109,38 +109,31 @@ def train_in_turns(job: Job, turns: Turns) -> None:
 
 
 def predict_in_turns(job: Job, turns: Turns) -> None:
-    """Batches as they are, one after the other; an engine gets them at once, so that every worker has some.
-
-    Memory is kept as `seqloom predict` keeps it.
-    """
+    """A window's batches at once, so that every worker has some. Memory is kept as `seqloom predict` keeps it."""
     keep_memory(SOME)
     wishes: dict[str, object] = {"beam": job.beam, "split": False}
     if job.length is not None:
         wishes |= {"min_length": job.length, "max_length": job.length}
-
     is_int8 = job.variant == "--int8"
+    where = {"device": "cpu", "threads": job.threads}
     if job.variant and not is_int8:
-        engine = load_engine(Path(job.bundle) / f"ctranslate2-{job.variant}", device="cpu", threads=job.threads)
+        model: Any = load_engine(Path(job.bundle) / f"ctranslate2-{job.variant}", **where)
+        kind: Any = Asked
+    else:
+        from seqloom.api.load import load
+        from seqloom.api.options import Options
 
-        def by_engine(window: list[list[str]]) -> int:
-            if job.batch == 1:
-                return sum(len(engine(batch[0], **wishes).tokens) for batch in window)
-            texts = [text for batch in window for text in batch]
-            tokens = sum(text.count(" ") + 2 for text in texts) / len(window)
-            asked = Asked.model_validate({**wishes, "batch_tokens": round(PADDED * tokens)})
-            return sum(len(one.tokens) for one in engine.predict(texts, asked, len(texts)))
+        model, kind = load(job.bundle, **where, int8=is_int8, workers=0), Options
 
-        turns.serve(by_engine, job)
+    def answer(window: list[list[str]]) -> int:
+        if job.batch == 1:
+            return sum(len(model(batch[0], **wishes).tokens) for batch in window)
+        texts = [text for batch in window for text in batch]
+        tokens = sum(text.count(" ") + 2 for text in texts) / len(window)
+        asked = kind.model_validate({**wishes, "batch_tokens": round(PADDED * tokens)})
+        return sum(len(one.tokens) for one in model.predict(texts, asked, len(texts)))
 
-    from seqloom.api.load import load
-    from seqloom.api.options import Options
-
-    model = load(job.bundle, device="cpu", threads=job.threads, int8=is_int8)
-    options = Options.model_validate({**wishes, "batch_tokens": WIDE})
-    turns.serve(
-        lambda window: sum(len(one.tokens) for batch in window for one in model.predict(batch, options, len(batch))),
-        job,
-    )
+    turns.serve(answer, job)
 
 
 if __name__ == "__main__":

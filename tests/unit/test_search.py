@@ -239,6 +239,22 @@ def test_best_orders_equals_by_index(rows: list[list[int]], count: int) -> None:
         assert top == [row[place] for place in expected]
 
 
+@pytest.mark.parametrize("width", [1024, 1037, 4096])
+@pytest.mark.parametrize("kinds", [3, 1_000_000], ids=["many equals", "few equals"])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_of_long_rows_the_best_are_found_by_blocks(width: int, kinds: int, count: int) -> None:
+    """Long enough that blocks are used; some rows hold little else than -inf, and the best stand at the very ends."""
+    drawn = torch.Generator().manual_seed(width + count)
+    values = torch.randint(kinds, (6, width), generator=drawn).float()
+    values[1, 3:] = values[2, :-2] = -math.inf
+    values[3, -1] = values[4, 0] = 2e6
+    found, index = best(values, count)
+    wanted = values.sort(dim=1, descending=True, stable=True)
+    assert torch.equal(found, wanted.values[:, :count])
+    real = found > -math.inf
+    assert torch.equal(index[real], wanted.indices[:, :count][real])
+
+
 # --- limits and constraints --------------------------------------------------------------------------------------
 
 

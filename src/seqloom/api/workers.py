@@ -1,8 +1,8 @@
 """Prediction by several processes of one thread each: on a CPU that is faster than several threads in one.
 
 The steps of a search are many small operations, which threads cannot share. Workers are forked from the process that
-loaded the model, so that they start at once and share its weights; that process works as well, as one of them. Where
-a system cannot fork safely (all but Linux) there are none, and threads do what they can.
+loaded the model, so that they start at once and share its weights. Where a system cannot fork safely (all but Linux)
+there are none, and threads do what they can.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -35,7 +34,7 @@ def usable(threads: int) -> int:
 
 
 class Workers(Generic[Q, A]):
-    """`count` processes, this one included. They are forked when there is work for the first time."""
+    """`count` processes, forked when there is work for the first time."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -43,57 +42,34 @@ class Workers(Generic[Q, A]):
         self._forked: tuple[int, object] | None = None  # by which process, and for what
 
     def answers(self, answer: Callable[[Q], A], questions: Sequence[Q], key: object = None) -> list[A]:
-        """`answer` of every question, in order. Put what takes longest first: the last ones are for whoever is free.
+        """`answer` of every question, in order. Put what takes longest first: then all are done at about the same time.
 
-        Everybody computes with one thread, so that an answer does not depend on who gave it. What `answer` knows goes
-        to the workers when they are forked; `key` says by its equality whether it is still the same.
+        What `answer` knows goes to the workers when they are forked; `key` says by its equality whether it is still the
+        same.
         """
-        with _one_thread():
-            pool = self._started(answer, key)
-            try:
-                return self._shared(pool, answer, questions)
-            except BrokenProcessPool:
-                self.stop()
-                fix = "it may have run out of memory; fewer workers need less of it"
-                raise SeqloomError("E_WORKER", "a process that helps to predict died", fix=fix) from None
-            except BaseException:
-                self.stop()
-                raise
+        try:
+            return list(self._started(answer, key).map(_answered, questions))
+        except BrokenProcessPool:
+            self.stop()
+            fix = "it may have run out of memory; fewer workers need less of it"
+            raise SeqloomError("E_WORKER", "a process that predicts died", fix=fix) from None
+        except BaseException:
+            self.stop()
+            raise
 
     def _started(self, answer: Callable[[Q], A], key: object) -> ProcessPoolExecutor:
         if self._pool is None or self._forked != (os.getpid(), key):  # a fork of ours must not use our workers
             self.stop()
             context = multiprocessing.get_context("fork")
-            self._pool = ProcessPoolExecutor(self.count - 1, context, initializer=_begin, initargs=(answer,))
+            self._pool = ProcessPoolExecutor(self.count, context, initializer=_begin, initargs=(answer,))
             self._forked = (os.getpid(), key)
         return self._pool
-
-    def _shared(self, pool: ProcessPoolExecutor, answer: Callable[[Q], A], questions: Sequence[Q]) -> list[A]:
-        """Workers begin at the front, one question always waiting for whoever is free first; we begin at the end."""
-        theirs: list[Future[A]] = []
-        ours: list[A] = []
-        while (left := len(questions) - len(theirs) - len(ours)) > 0:
-            if sum(not future.done() for future in theirs) < self.count:
-                theirs.append(pool.submit(_answered, questions[len(theirs)]))
-            else:
-                ours.append(answer(questions[len(theirs) + left - 1]))
-        return [*(future.result() for future in theirs), *reversed(ours)]
 
     def stop(self) -> None:
         """Send the workers home, without waiting for what they are at."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
         self._pool = None
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 # --- in a worker -------------------------------------------------------------------------------------------------
