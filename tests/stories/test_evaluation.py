@@ -366,3 +366,10 @@ def test_averages_that_make_no_sense_are_refused(seqloom, tiny_run: Path, argume
     said = seqloom("average", tiny_run, *given)
     assert said.code == 2
     assert said.err.startswith("seqloom: error[E_USAGE]")
+
+
+def test_in_python_a_data_file_is_named_as_on_the_command_line(tiny_run: Path, files: Path) -> None:
+    by_name, by_examples = evaluate(tiny_run, files / "test.tsv"), evaluate(tiny_run)
+    assert {kind: score.value for kind, score in by_name.scores.items()} == {
+        kind: score.value for kind, score in by_examples.scores.items()
+    }

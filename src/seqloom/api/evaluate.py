@@ -23,6 +23,7 @@ from seqloom.api.testset import (
     MetricSpec,
     aligned,
     from_files,
+    from_spec,
     has_sources,
     held_out,
     metrics_of,
@@ -185,7 +186,7 @@ class Judge:
 
 def evaluate(
     model: Model | str | Path,
-    examples: Iterable[Example] | None = None,
+    examples: Iterable[Example] | str | Path | None = None,
     options: Options | None = None,
     *,
     metrics: Sequence[MetricSpec] | None = None,
@@ -194,12 +195,15 @@ def evaluate(
 ) -> RunEvaluation:
     """Decode the examples (default: the recipe's test set) and judge the outputs (default: by the recipe's metrics).
 
-    `samples` and `seed` are the bootstrap's. Unless `options` say otherwise, a source over the recipe's maximum is
-    judged as an empty output.
+    Examples may be the name of a data file, read as `seqloom evaluate --data` reads it. `samples` and `seed` are the
+    bootstrap's. Unless `options` say otherwise, a source over the recipe's maximum is judged as an empty output.
     """
     if isinstance(model, (str, Path)):
         model = load(model)
-    chosen = held_out(model.recipe) if examples is None else list(examples)
+    if isinstance(examples, (str, Path)):
+        chosen = from_spec(str(examples), model.recipe)
+    else:
+        chosen = held_out(model.recipe) if examples is None else list(examples)
     return Judge(model, metrics, samples, seed).run(model, prepared(chosen, model.recipe), options)
 
 

@@ -99,7 +99,8 @@ class Beam(Strategy):
         possible = totals > NEVER
         ends = (tokens == EOS) & possible
         ends[:, self.hypotheses :] = False
-        frontier = self._collected(frontier, totals, Candidates(parents, chosen, advice, ends))
+        if ends.device.type != "cpu" or bool(ends.any()):  # to ask a GPU would cost more than to go through nothing
+            frontier = self._collected(frontier, totals, Candidates(parents, chosen, advice, ends))
 
         others = possible & (tokens != EOS)
         order = (~others).sort(dim=1, stable=True).indices[:, : self.hypotheses]  # B K
