@@ -59,7 +59,13 @@ def test_a_reader_that_goes_away_ends_it_quietly(tmp_path: Path) -> None:
 def test_interrupted_it_says_nothing_and_leaves_nobody_behind(tmp_path: Path) -> None:
     lines = written(tmp_path / "lines.txt", 3 * CHUNK_LINES)
     command = command_line("predict", trained(), lines, "--workers", 2, "--beam", 8, "-o", tmp_path / "out.txt", "-q")
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, env=environment(), start_new_session=True)
+    process = subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # shells ignore it for what runs behind them
+    )
     for _ in range(400):
         if len(_members(process.pid)) > 1:
             break
