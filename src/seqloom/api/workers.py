@@ -12,9 +12,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -48,7 +49,9 @@ class Workers(Generic[Q, A]):
         same.
         """
         try:
-            return list(self._started(answer, key).map(_answered, questions))
+            with _undisturbed():
+                coming = self._started(answer, key).map(_answered, questions)
+            return list(coming)
         except BrokenProcessPool:
             self.stop()
             fix = "it may have run out of memory; fewer workers need less of it"
@@ -70,6 +73,23 @@ class Workers(Generic[Q, A]):
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
         self._pool = None
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Ctrl-C is heard, and acted upon behind the block: a pool that is cut off while it starts would never end."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    heard: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if heard:
+        before(signal.SIGINT, None)
 
 
 # --- in a worker -------------------------------------------------------------------------------------------------
