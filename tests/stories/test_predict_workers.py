@@ -102,3 +102,7 @@ def test_what_cannot_be_is_refused(seqloom: Command) -> None:
     line = seqloom("predict", trained(), "--text", "abc", "--workers", 2, "--threads", 1).refused("E_USAGE", 2)
     assert "a worker has one thread" in line
     seqloom("predict", trained(), "--text", "abc", "--workers", 0).refused("E_USAGE", 2)
+    for engine in ("onnx", "ctranslate2"):
+        refused = seqloom("predict", trained(), "--text", "abc", "--workers", 2, "--engine", engine)
+        assert "--workers is not for" in refused.refused("E_USAGE", 2)
+    assert "at most" in seqloom("predict", trained(), "--text", "abc", "--workers", 10**6).refused("E_USAGE", 2)

@@ -91,6 +91,8 @@ def _workers(count: int, device: torch.device) -> Workers[Any, Any] | None:
         if count > 1:
             raise SeqloomError("E_USAGE", f"workers are for a CPU, not for {device}", fix="leave workers out")
         return None
+    if count > runtime.MOST_THREADS:
+        raise SeqloomError("E_USAGE", f"{count:,} workers", fix=f"at most {runtime.MOST_THREADS} here")
     if count > 1 and usable(count) == 1:
         raise SeqloomError("E_USAGE", "workers need a system that can fork (Linux)", fix="leave workers out")
     count = count or usable(torch.get_num_threads())
@@ -152,6 +154,12 @@ def save_codecs(recipe: Recipe, codecs: Codecs, folder: Path) -> None:
         codec.save(folder / name)
 
 
+def unlike(one: Codecs, other: Codecs) -> str:
+    """Why probabilities of two models cannot be averaged or compared, in a few words; empty where they can."""
+    copying = "only one of them copies words from the source" if one.copies != other.copies else ""
+    return one.difference(other) or copying
+
+
 def load_ensemble(
     runs: Sequence[str | Path],
     *,
@@ -175,13 +183,10 @@ def load_ensemble(
     ]
     first = models[0]
     for path, other in zip(paths[1:], models[1:], strict=True):
-        if odd := first.codecs.difference(other.codecs):
+        if odd := unlike(first.codecs, other.codecs):
             what = f"{paths[0]} and {path} do not read and write alike: {odd}"
-            fix = "train the members on one vocabulary: the same data, recipe text settings and seed of the split"
+            fix = "train the members alike: the same data, text settings, seed of the split and kind of head"
             raise SeqloomError("E_BUNDLE", what, fix=fix)
-        if first.recipe.model.copies != other.recipe.model.copies:
-            what = f"one of {first.name} and {other.name} copies words from the source, the other cannot"
-            raise SeqloomError("E_BUNDLE", what, fix="give all members the same kind of head")
     ensemble = Ensemble([model.network for model in models]).to(first.device).eval()
     name = "+".join(model.name for model in models)
     return Model(

@@ -18,7 +18,7 @@ import torch
 from seqloom import runtime, weights
 from seqloom.api.datasets import Datasets, merged
 from seqloom.api.extension import added, carry_over, extended
-from seqloom.api.load import load, load_codecs, members, save_codecs
+from seqloom.api.load import load, load_codecs, members, save_codecs, unlike
 from seqloom.api.model import Model
 from seqloom.api.staging import PAIRS, RECIPE
 from seqloom.batch import Batch
@@ -136,10 +136,7 @@ class Prepared:
         found = []
         for run in members(asked.runs) if asked else ():
             teacher = self._first(run)
-            odd = self.codecs.difference(teacher.codecs)
-            if not odd and teacher.recipe.model.copies != self.recipe.model.copies:
-                odd = "only one of them copies words from the source"
-            if odd:
+            if odd := unlike(self.codecs, teacher.codecs):
                 fix = "teach with runs of the same data, text settings and seed of the split"
                 what = f"{run} and this run do not read and write alike: {odd}"
                 raise SeqloomError("E_RECIPE", what, where="task.teachers", fix=fix)

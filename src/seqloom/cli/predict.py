@@ -183,12 +183,11 @@ def command(
     job: Job[Any]
     if engine is not None:
         one_of("--engine", engine, ENGINES)
-        _refuse_int8(int8, engine)
+        _refuse_ours(engine, int8, workers)
     if engine != "ctranslate2":
         how = {"device": device, "threads": threads, "settings": settings, "allow_nonfinite": allow_nonfinite}
         how |= {"int8": True} if int8 else {}
-        if engine is None:
-            how["workers"] = _workers(workers, threads)
+        how |= {"workers": _workers(workers, threads)} if engine is None else {}
         options, model = _options(wishes), _model(runs, how, ensemble, fuse, fuse_weight, engine)
         model.asking(options)  # what cannot be met is said before anything is read
         asked = _input_form(model.codecs, extra, records, bool(text))
@@ -202,7 +201,7 @@ def command(
         from seqloom.api.engine import load_engine
 
         native: dict[str, object] = {"--ensemble": ensemble, "--fuse": fuse, "--alternatives": alternatives}
-        native |= {"--stream": stream, "--set": settings, "--allow-nonfinite": allow_nonfinite, "--workers": workers}
+        native |= {"--stream": stream, "--set": settings, "--allow-nonfinite": allow_nonfinite}
         wanted = _engine_options(engine, wishes, [name for name, given in native.items() if given])
         exported = load_engine(runs[0], device=device, threads=threads, told=chosen_form == "jsonl")
         exported.asking(wanted)
@@ -294,10 +293,13 @@ def _workers(asked: int | None, threads: int | None) -> int:
     return asked or 0
 
 
-def _refuse_int8(int8: bool, engine: str) -> None:
+def _refuse_ours(engine: str, int8: bool, workers: int | None) -> None:
+    """What is of seqloom's own computing."""
     if int8:
         fix = "'seqloom export RUN --quantise int8' writes 8 bits for ctranslate2"
         raise SeqloomError("E_USAGE", f"--int8 is of seqloom's own weights, not of --engine {engine}", fix=fix)
+    if workers is not None:
+        raise SeqloomError("E_USAGE", f"--workers is not for --engine {engine}", fix="--threads")
 
 
 def _looks_closely(has_text: bool, alternatives: int | None, stream: bool, form: str) -> None:

@@ -7,8 +7,8 @@ does the work of all. Teachers read the batch as the student reads it, without d
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from functools import reduce
 
 import torch
 from pydantic import Field
@@ -39,8 +39,8 @@ def taught(
     def apart(cut: Sequence[Pass], gold: Tokens) -> Float[Tensor, "M"]:
         own, others = cut[: len(passes)], cut[len(passes) :]
         with torch.no_grad():
-            told = [log_probs(teacher.head, one, gold) for teacher, one in zip(teachers, others, strict=True)]
-            mean = (torch.logsumexp(torch.stack(told), dim=0) - math.log(len(told))).exp()  # M W
+            told = (log_probs(teacher.head, one, gold).exp() for teacher, one in zip(teachers, others, strict=True))
+            mean = reduce(torch.add, told) / len(teachers)  # M W
         return -torch.stack([(mean * log_probs(head, one, gold)).sum(-1) for one in own]).mean(0)
 
     return in_pieces(apart, [*passes, *theirs], batch.target, vocabulary)
