@@ -69,6 +69,7 @@ ROWS = [  # task, recipe, result file, scores to show
             "Italian": ("small", "-ita"),
             "Adyghe": ("small", "-ady"),
             "French": ("medium", ""),
+            "French, on a CPU,": ("medium", "-cpu"),
             "Dutch": ("medium", "-dut"),
             "Korean": ("medium", "-kor"),
             "Japanese": ("medium", "-jpn"),
