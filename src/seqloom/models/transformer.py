@@ -22,6 +22,7 @@ from torch.utils.checkpoint import checkpoint
 from seqloom.batch import Source
 from seqloom.config import kind_of
 from seqloom.models.contracts import Decoder, DecoderSettings, Encoder, Memory, State
+from seqloom.models.single import Cross, Layer, Shape, SingleSteps
 from seqloom.nn.dropout import CheapDropout
 from seqloom.nn.entrance import Dropout, Entrance, StackSettings, draw_xavier, from_the_start
 from seqloom.nn.feedforward import Activation, FeedForward
@@ -30,7 +31,7 @@ from seqloom.nn.fusion import compiling, fusible
 from seqloom.nn.layers import mean_of_real
 from seqloom.nn.multihead import CrossHeads, Grown, HeadWeights, Kept, Remembered, SelfHeads, View
 from seqloom.nn.positions import POSITIONS, Places
-from seqloom.nn.tape import listening, tap
+from seqloom.nn.tape import listening, playing, tap
 from seqloom.shapes import Features, Mask, Rows, RowTokens, States, Tensor
 
 
@@ -124,6 +125,12 @@ class DecoderLayer(EncoderLayer):
                 settings.width, settings.heads, settings.attention_dropout, f"{name}.cross", memory
             )
 
+    def flat(self) -> Layer:
+        """Its matrices, each of which has another form."""
+        cross = None if self.cross_attention is None else Cross(self.cross_attention, self.around_cross.norm)
+        norms = (self.around_self.norm, self.around_forward.norm)
+        return Layer.of(self.self_attention, cross, self.feedforward, norms)
+
     @fusible
     def forward(  # type: ignore[override]
         self, x: Features, view: View, kept: Kept, memory: tuple[Remembered, Mask] | None
@@ -202,8 +209,18 @@ class TransformerDecoder(Decoder):
         self.checkpointing = settings.checkpointing
         self.self_taps = tuple(f"decoder.{i}.self" for i in range(settings.layers))
         self.attention_taps = () if encoder is None else tuple(f"decoder.{i}.cross" for i in range(settings.layers))
+        self._flat: SingleSteps | None = None
         draw_xavier(self.layers)
         draw_xavier(self.entrance)
+
+    def lay_flat(self) -> None:
+        """Take single steps without the layers from now on; their matrices have been given another form."""
+        if self.shares_weights:
+            return
+        first = self._layer(0)
+        shape = Shape(self.heads, first.feedforward.activation, first.around_self.pre)
+        flat = [self._layer(i).flat() for i in range(len(self.layers))]
+        self._flat = SingleSteps(flat, self.entrance, self.norm, shape)
 
     # --- state: rows "0", ... (N G P d), "read" (N); sources "0.keys", "0.values", ... (B H S d), "mask" (B S) -------
 
@@ -222,11 +239,14 @@ class TransformerDecoder(Decoder):
 
     def forward(self, tokens: RowTokens, state: State, lengths: Rows | None = None) -> tuple[Features, State]:
         steps, filled, read = tokens.shape[1], state.rows["0"].shape[2], state.rows.get("read")
+        if self._flat is not None and steps == 1 and lengths is None and read is None and _plain():
+            features, rows = self._flat(self.embedding(tokens)[:, 0], state)
+            return features[:, None], State(rows, state.sources)
         before = filled if read is None else read[:, None]  # how much was read: by all rows alike, or by each
         places = from_the_start(steps, tokens.device) + before  # n T
         x = self.entrance(self.embedding(tokens), places, filled + steps)  # N T D
         view = self._view(places, filled, read is not None, x)
-        rows: dict[str, Tensor] = {}
+        rows = {}
         weights: Tensor | None = None
         for i in range(len(self.layers)):
             x, rows[str(i)], weights = self._run(i, x, view, state)
@@ -264,6 +284,11 @@ class TransformerDecoder(Decoder):
         layer = self.layers[i]
         assert isinstance(layer, DecoderLayer)
         return layer
+
+
+def _plain() -> bool:
+    """Does nobody want a gradient, look at what passes, or record it?"""
+    return not (torch.is_grad_enabled() or playing() or torch.compiler.is_exporting())
 
 
 def _names(layer: int) -> tuple[str, str]:

@@ -33,6 +33,7 @@ class Entrance(nn.Module):
 
     def __init__(self, settings: StackSettings, *, given: int, embedded: bool = True) -> None:
         super().__init__()
+        self.width = settings.width
         self.scale = math.sqrt(given) if embedded and settings.scale_embedding else 1.0  # given frames stay as they are
         same = given == settings.width
         self.project = nn.Identity() if same else nn.Linear(given, settings.width, bias=False)
@@ -41,9 +42,13 @@ class Entrance(nn.Module):
 
     def forward(self, x: Float[Tensor, "N T E"], places: Places, end: int) -> Float[Tensor, "N T D"]:
         """`x` at its places, all of which are below `end`."""
-        scaled = x if self.scale == 1.0 else x * self.scale
-        placed: Tensor = self.dropout(self.positions.added(self.project(scaled), places, end))
+        placed: Tensor = self.dropout(self.positions.added(self.brought(x), places, end))
         return placed
+
+    def brought(self, x: Float[Tensor, "*r E"]) -> Float[Tensor, "*r D"]:
+        """`x` before it has places."""
+        projected: Tensor = self.project(x if self.scale == 1.0 else x * self.scale)
+        return projected
 
 
 def from_the_start(steps: int, device: torch.device) -> Places:

@@ -141,6 +141,18 @@ def _by_products(query: Float[Tensor, "B H KT d"], keys: Float[Tensor, "B H S d"
     return few and (compiling() or causal or keys.dtype == torch.float32)
 
 
+def looked_up(
+    query: Float[Tensor, "B H K d"], memory: Remembered, visible: Bool[Tensor, "B 1 1 S"] | None
+) -> Float[Tensor, "B H K d"]:
+    """What queries find in a memory when nobody listens."""
+    keys, values = memory
+    if not _by_products(query, keys, causal=False):
+        return F.scaled_dot_product_attention(query, keys, values, attn_mask=visible)
+    scores = query @ keys.transpose(-1, -2) / math.sqrt(query.shape[-1])  # B H K S
+    used = torch.softmax(scores if visible is None else scores.masked_fill_(~visible, -torch.inf), dim=-1)
+    return used @ values
+
+
 def appended(kept: Kept, new: Float[Tensor, "N G T d"], slots: Int[Tensor, "N T"] | None) -> Grown:
     """Kept keys and values and new ones: behind them, or in the given slots of P + T."""
     if not kept.shape[2]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -25,6 +26,8 @@ from seqloom.errors import SeqloomError
 from seqloom.shapes import Float, Int, Tensor
 
 PACKED = "seqloom_packed"  # the attribute of a weight that holds its other form
+Bias = Float[Tensor, "O"] | None
+Then = Literal["none", "relu", "gelu"]  # what may follow a product
 MOST = 127  # of a whole number in 8 bits, either sign
 
 
@@ -38,9 +41,14 @@ class Packed:
     def of(weight: Float[Tensor, "O I"]) -> Packed:
         return Packed(torch.ops.mkldnn._reorder_linear_weight(weight, None))
 
-    def times(self, x: Float[Tensor, "*r I"], bias: Float[Tensor, "O"] | None) -> Float[Tensor, "*r O"]:
-        product: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, bias, "none", [], "")
+    def times(self, x: Float[Tensor, "*r I"], bias: Bias, then: Then = "none") -> Float[Tensor, "*r O"]:
+        exact = "none" if then == "gelu" else ""  # gelu itself, not the one by tanh
+        product: Tensor = torch.ops.mkldnn._linear_pointwise.default(x, self.weight, bias, then, [], exact)
         return product
+
+    def added(self, x: Float[Tensor, "*r I"], bias: Bias, other: Float[Tensor, "*r O"]) -> Float[Tensor, "*r O"]:
+        total: Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, other, self.weight, bias, "add")
+        return total
 
 
 @dataclass(frozen=True)
@@ -55,12 +63,47 @@ class Rounded:
         steps = _steps(weight)
         return Rounded((weight / steps).round_().to(torch.int8).t().contiguous(), steps[:, 0])
 
-    def times(self, x: Float[Tensor, "*r I"], bias: Float[Tensor, "O"] | None) -> Float[Tensor, "*r O"]:
+    def times(self, x: Float[Tensor, "*r I"], bias: Bias, then: Then = "none") -> Float[Tensor, "*r O"]:
         rows = x.flatten(0, -2)
         steps = _steps(rows)
         whole = torch._int_mm((rows / steps).round_().to(torch.int8), self.weight)
         product = whole.to(torch.float32).mul_(steps).mul_(self.steps)
-        return (product if bias is None else product.add_(bias)).view(*x.shape[:-1], -1)
+        if bias is not None:
+            product.add_(bias)
+        if then != "none":
+            product = product.relu_() if then == "relu" else F.gelu(product)
+        return product.view(*x.shape[:-1], -1)
+
+    def added(self, x: Float[Tensor, "*r I"], bias: Bias, other: Float[Tensor, "*r O"]) -> Float[Tensor, "*r O"]:
+        return self.times(x, bias).add_(other)
+
+
+@runtime_checkable
+class Flattening(Protocol):
+    """A module that has a shorter way once all of its matrices have another form."""
+
+    def lay_flat(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """x W^T + b by the other form of W, and what is done to it in the same go. For those who know that there is one."""
+
+    form: Packed | Rounded
+    bias: Bias
+
+    @staticmethod
+    def of(layer: nn.Linear) -> Product:
+        form = getattr(layer.weight, PACKED)
+        assert isinstance(form, (Packed, Rounded))
+        return Product(form, layer.bias)
+
+    def times(self, x: Float[Tensor, "*r I"], then: Then = "none") -> Float[Tensor, "*r O"]:
+        return self.form.times(x, self.bias, then)
+
+    def added(self, x: Float[Tensor, "*r I"], other: Float[Tensor, "*r O"]) -> Float[Tensor, "*r O"]:
+        """x W^T + b + other."""
+        return self.form.added(x, self.bias, other)
 
 
 def _steps(rows: Float[Tensor, "n I"]) -> Float[Tensor, "n 1"]:
@@ -101,6 +144,9 @@ def pack(network: nn.Module, int8: bool = False) -> None:
             matrix = module.weight
             if isinstance(matrix, Tensor) and _give(matrix, int8) and isinstance(module, nn.Linear):
                 module.forward = partial(linear, weight=matrix, bias=module.bias)  # type: ignore[method-assign]
+    for module in network.modules():
+        if isinstance(module, Flattening) and _all_given(module):
+            module.lay_flat()
 
 
 def _give(weight: Tensor, int8: bool) -> bool:
@@ -109,6 +155,10 @@ def _give(weight: Tensor, int8: bool) -> bool:
     with torch.no_grad():
         setattr(weight, PACKED, (Rounded if int8 else Packed).of(weight.detach()))
     return True
+
+
+def _all_given(module: nn.Module) -> bool:
+    return all(hasattr(part.weight, PACKED) for part in module.modules() if isinstance(part, nn.Linear))
 
 
 def _possible(int8: bool = False) -> bool:

@@ -93,17 +93,27 @@ class Beam(Strategy):
 
         `index` counts through a source's rows, token by token; a total of -inf is no candidate.
         """
-        width = offers.log_probs.shape[1]
+        width, first = offers.log_probs.shape[1], slice(self.hypotheses)
         parents, tokens = index // width, index % width
         chosen, advice = offers.taken(index)
-        possible = totals > NEVER
-        ends = (tokens == EOS) & possible
-        ends[:, self.hypotheses :] = False
-        if ends.device.type != "cpu" or bool(ends.any()):  # to ask a GPU would cost more than to go through nothing
-            frontier = self._collected(frontier, totals, Candidates(parents, chosen, advice, ends))
+        others = (totals > NEVER) & (tokens != EOS)
+        if others.device.type == "cpu" and bool(others.all() & (frontier.lengths < frontier.limits).all()):
+            frontier = replace(  # most often no candidate ends; to ask a GPU would cost more than to go through it all
+                frontier,
+                lengths=frontier.lengths + 1,
+                parents=parents[:, first],
+                last=tokens[:, first],
+                log_probs=chosen[:, first],
+                advice=advice[:, first],
+                totals=totals[:, first],
+            )
+            return replace(frontier, done=self._may_stop(frontier))
 
-        others = possible & (tokens != EOS)
-        order = (~others).sort(dim=1, stable=True).indices[:, : self.hypotheses]  # B K
+        ends = (totals > NEVER) & (tokens == EOS)
+        ends[:, self.hypotheses :] = False
+        if ends.device.type != "cpu" or bool(ends.any()):
+            frontier = self._collected(frontier, totals, Candidates(parents, chosen, advice, ends))
+        order = (~others).sort(dim=1, stable=True).indices[:, first]  # B K
         live = totals.masked_fill(~others, NEVER).gather(1, order)
         goes_on = (live[:, 0] > NEVER) & (frontier.lengths < frontier.limits)
         moves = goes_on[:, None]

@@ -159,13 +159,22 @@ class Length(Constraint):
 
     def allowed(self, state: State, width: int) -> Bool[Tensor, "#N W"]:
         said = state.rows["said"].view(len(state.sources["least"]), -1)  # B K
-        goes_on = (said < state.sources["most"][:, None]).reshape(-1, 1)
-        ends = (said >= state.sources["least"][:, None]).reshape(-1, 1)
-        if said.device.type == "cpu" and bool((goes_on == goes_on[:1]).all() & (ends == ends[:1]).all()):
-            goes_on, ends = goes_on[:1], ends[:1]  # all are alike, as they most often are: one row says it
-        mask = goes_on.repeat(1, width)  # n W
-        mask[:, EOS] = ends[:, 0]
+        mask = (said < state.sources["most"][:, None]).reshape(-1, 1).repeat(1, width)  # N W
+        mask[:, EOS] = (said >= state.sources["least"][:, None]).flatten()
         return mask
+
+    def narrow(self, mask: Bool[Tensor, "#N W"], state: State) -> Bool[Tensor, "#N W"]:
+        """Most often all rows are alike: none is too long, and all may end or none. A CPU says so in no time."""
+        said = state.rows["said"].view(len(state.sources["least"]), -1)  # B K
+        if said.device.type == "cpu" and bool((said < state.sources["most"][:, None]).all()):
+            ends = said >= state.sources["least"][:, None]
+            if bool(ends.all()):
+                return mask
+            if not bool(ends.any()):
+                mask = mask.clone()
+                mask[:, EOS] = False
+                return mask
+        return super().narrow(mask, state)
 
     def advance(self, tokens: Rows, state: State) -> State:
         return state.with_rows(said=state.rows["said"] + 1)

@@ -179,6 +179,8 @@ def best(values: Float[Tensor, "B M"], count: int) -> tuple[Float[Tensor, "B R"]
     """
     count = min(count, values.shape[1])
     top, index = _largest(values, min(count + 1, values.shape[1]))
+    if values.device.type == "cpu" and not bool((top[:, 1:] == top[:, :-1]).any()):
+        return top[:, :count], index[:, :count]  # no two are equal
     tied = (top[:, count - 1] == top[:, -1]) & (top[:, -1] > NEVER) if top.shape[1] > count else None
     index, order = index[:, :count].sort(1)
     top, order = top[:, :count].gather(1, order).sort(dim=1, descending=True, stable=True)
