@@ -154,3 +154,16 @@ def test_what_counts_as_right() -> None:
 
     assert right("exact") == right("bleu") == right("cer") == [True, False]
     assert right("bleu", 50) == right("wer", 25) == [True, True]
+
+
+@pytest.mark.parametrize("log_prob", [-math.inf, math.nan, -1e5, -40.0, -1.0, -1e-3, -1e-9, 0.0, 3.0])
+@pytest.mark.parametrize("length", [0, 1, 7, 500])
+def test_one_confidence_is_that_of_many(log_prob: float, length: int) -> None:
+    for calibration in (
+        Calibration(),
+        Calibration(temperature=0.05, bias=-3, length_weight=2, typical_length=9),
+        Calibration(temperature=1e-3, bias=900.0),
+    ):
+        one = calibration.confidence(log_prob, length)
+        assert 0 < one < 1
+        assert one == pytest.approx(float(calibration.confidences([log_prob], [length])[0]), rel=1e-9)

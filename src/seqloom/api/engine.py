@@ -75,11 +75,11 @@ class Card(Settings):
         atomic_write(folder / CARD, text.encode())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Found:
     """One output of the library, judged by our rules."""
 
-    tokens: tuple[int, ...]
+    pieces: Sequence[str]
     log_prob: float
     score: float
     truncated: bool
@@ -99,7 +99,10 @@ class Engine:
     def __post_init__(self) -> None:
         self._pieces = spelled(self.codecs)
         self._ids = {piece: token for token, piece in enumerate(self._pieces[1])}
+        self._unspeakable = frozenset(self._pieces[1][token] for token in UNSPEAKABLE)
         self._length = LENGTHS.build(self.card.length)
+        kind, alpha = kind_of(self.card.length), getattr(self.card.length, "alpha", 0.0)
+        self._exponent = {"none": 0.0, "mean": 1.0}.get(kind, alpha)  # what comes nearest to it during the search
         self.reader = Reader(self.codecs, self.card.max_source, self.card.max_extra, self.card.sentences_per_line)
 
     @overload
@@ -160,7 +163,7 @@ class Engine:
         return answers
 
     def _output(self, found: Found, scores: tuple[float, ...]) -> Output:
-        pieces = self.codecs.said(found.tokens)
+        pieces = self.codecs.said([self._ids[piece] for piece in found.pieces])
         text = self.codecs.target.tokenizer.decode(pieces)
         return Output(text, tuple(pieces), scores, found.log_prob, found.score, found.truncated)
 
@@ -198,8 +201,8 @@ class Engine:
     def _settled(self, text: list[str], outputs: list[Found], bounds: tuple[int, int], asked: Asked) -> list[Found]:
         """What was found for one text within its bounds, best first; cut off is only what is needed to have enough."""
         never: list[list[str]] = []
-        if any(set(UNSPEAKABLE) & set(one.tokens) for one in outputs):  # of a model that learned next to nothing
-            never = [[self._pieces[1][token]] for token in UNSPEAKABLE]
+        if not all(self._unspeakable.isdisjoint(one.pieces) for one in outputs):  # a model that learned next to nothing
+            never = [[piece] for piece in self._unspeakable]
             outputs = self._searched([text], (bounds[0], bounds[1] + 1), asked, never)[0]
         ended = [one for one in outputs if not one.truncated]
         cut: list[Found] = []
@@ -244,16 +247,11 @@ class Engine:
         """`score` is the library's: divided by a power of the number of tokens, the end counted."""
         ended = bool(pieces) and pieces[-1] == self._pieces[1][EOS]
         log_prob = score * len(pieces) ** self._exponent
-        tokens = tuple(self._ids[piece] for piece in pieces[: len(pieces) - ended])
-        return Found(tokens, log_prob, self._score(log_prob, tokens), not ended)
+        said = pieces[:-1] if ended else pieces
+        return Found(said, log_prob, self._score(log_prob, said), not ended)
 
-    def _score(self, log_prob: float, tokens: Sequence[int]) -> float:
-        return log_prob / float(self._length.divisor(float(max(1, len(tokens)))))  # type: ignore[arg-type]
-
-    @property
-    def _exponent(self) -> float:
-        """What comes nearest to our normalisation during the search."""
-        return {"none": 0.0, "mean": 1.0}.get(kind_of(self.card.length), getattr(self.card.length, "alpha", 0.0))
+    def _score(self, log_prob: float, said: Sequence[str]) -> float:
+        return log_prob / float(self._length.divisor(float(max(1, len(said)))))  # type: ignore[arg-type]
 
     def _rescored(self, text: list[str], outputs: Sequence[Found]) -> list[Found]:
         """With log-probabilities of all that is said and of nothing else. While it searches, the library leaves a
@@ -261,7 +259,7 @@ class Engine:
         """
         told = self._token_scores(text, outputs)
         return [
-            Found(one.tokens, sum(scores), self._score(sum(scores), one.tokens), one.truncated)
+            Found(one.pieces, sum(scores), self._score(sum(scores), one.pieces), one.truncated)
             for one, scores in zip(outputs, told, strict=True)
         ]
 
@@ -269,10 +267,10 @@ class Engine:
         return self._token_scores(self._spelled(encoded), outputs) if self.told else [()] * len(outputs)
 
     def _token_scores(self, text: list[str], outputs: Sequence[Found]) -> list[tuple[float, ...]]:
-        targets = [[self._pieces[1][token] for token in one.tokens] for one in outputs]
+        targets = [list(one.pieces) for one in outputs]
         results = self.translator.score_batch([text] * len(targets), targets, max_input_length=0)
         return [
-            tuple(result.log_probs[: len(one.tokens) + (not one.truncated)])
+            tuple(result.log_probs[: len(one.pieces) + (not one.truncated)])
             for result, one in zip(results, outputs, strict=True)
         ]
 
@@ -304,7 +302,7 @@ def _by_score(found: Found) -> float:
 
 
 def _over(outputs: Sequence[Found], most: int) -> bool:
-    return any(len(one.tokens) > most for one in outputs)
+    return any(len(one.pieces) > most for one in outputs)
 
 
 def _grouped(places: Iterable[int], keys: Sequence[Any]) -> Iterator[tuple[Any, list[int]]]:

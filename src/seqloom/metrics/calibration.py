@@ -15,6 +15,7 @@ outputs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,7 @@ PRIOR_MEAN = np.array([1.0, 0.0, 0.0])  # 1/T, b, c: the model's own probability
 PRIOR_DEVIATION = np.array([1.0, 1.5, 1.0])
 LARGEST_TEMPERATURE = 1000.0
 NEWTON_STEPS = 100
+DOUBT = 1e-12  # that is left in every confidence
 
 Column = Float64[np.ndarray, "n"]
 Numbers = Sequence[float] | Float[np.ndarray, "n"]
@@ -72,10 +74,15 @@ class Calibration(Settings):
         )
 
     def confidence(self, log_prob: float, length: int) -> float:
-        """The probability that this output is right, strictly between 0 and 1."""
-        return float(self.confidences([log_prob], [length])[0])
+        """The probability that this output is right, strictly between 0 and 1. Asked for every output: no arrays."""
+        bounded = HOPELESS if math.isnan(log_prob) else min(max(log_prob, HOPELESS), CERTAIN)
+        logit = (bounded - math.log(-math.expm1(bounded))) / self.temperature + self.bias
+        logit += self.length_weight * (math.log1p(length) - math.log1p(self.typical_length))
+        unlikely = math.exp(-abs(logit))  # never too large for a float
+        return min(max((unlikely if logit < 0 else 1.0) / (1 + unlikely), DOUBT), 1 - DOUBT)
 
     def confidences(self, log_probs: Numbers, lengths: Lengths) -> Column:
+        """The same of many outputs."""
         features = _features(log_probs, lengths, self.typical_length)
         return _sigmoid(features @ np.array([1 / self.temperature, self.bias, self.length_weight]))
 
@@ -140,7 +147,7 @@ def _features(log_probs: Numbers, lengths: Lengths, typical: float) -> Float64[n
 
 def _sigmoid(logits: Column) -> Column:
     """1 / (1 + e^-x) without overflow, kept a hair away from 0 and 1."""
-    result: Column = np.clip(np.exp(-np.logaddexp(0.0, -logits)), 1e-12, 1 - 1e-12)
+    result: Column = np.clip(np.exp(-np.logaddexp(0.0, -logits)), DOUBT, 1 - DOUBT)
     return result
 
 
