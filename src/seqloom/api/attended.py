@@ -82,9 +82,7 @@ def attended(model: Model, sources: Sequence[Encoded], said: Sequence[Hypothesis
     return found
 
 
-def no_attention() -> SeqloomError:
+def no_attention(instead: str = "leave coverage_penalty and replace_unknown out") -> SeqloomError:
     what = "this model has no attention to say which source word an output word came from"
-    fix = (
-        "leave coverage_penalty and replace_unknown out, or train a decoder with attention (model.decoder.kind: luong)"
-    )
+    fix = f"{instead}, or train a decoder with attention (model.decoder.kind: luong)"
     return SeqloomError("E_USAGE", what, fix=fix)

@@ -170,52 +170,84 @@ class Engine:
     # --- what the library is asked -----------------------------------------------------------------------------------
 
     def _found(self, sources: Sequence[Encoded], asked: Asked) -> list[list[Found]]:
-        """Outputs for every source, best first. A limit belongs to a source and never to those beside it: who grew
-        beyond its own is asked again, alone with sources of the same limits.
+        """Outputs for every source, best first. A limit belongs to a source and never to those beside it: all are
+        asked together, and who did not end within its own is asked again, with sources of the same limits.
         """
         limits, room = self._limits(asked), len(self._prefix(asked))
         bounds = [limits.bounds(len(encoded.source) + 1, room) for encoded in sources]
-        found: list[list[Found]] = [[] for _ in sources]
+        texts = [self._spelled(encoded) for encoded in sources]
+        first: dict[int, list[Found]] = {}
         for least, places in _grouped(range(len(sources)), [least for least, _ in bounds]):
             most = max(bounds[place][1] for place in places)
-            self._ask(sources, places, (least, most), asked, found)
-        grown = [place for place, outputs in enumerate(found) if _over(outputs, bounds[place][1])]
-        for (least, most), places in _grouped(grown, [bounds[place] for place in grown]):
-            self._ask(sources, places, (least, most), asked, found)
-        return found
+            searched = self._searched([texts[place] for place in places], (least, most + 1), asked)
+            first |= zip(places, searched, strict=True)
+        found, open_ones = self._sorted_out(texts, bounds, first, asked)
+        for (least, most), places in _grouped(open_ones, [bounds[place] for place in open_ones]):
+            settled = self._settled([texts[place] for place in places], (least, most), asked)
+            found |= zip(places, settled, strict=True)
+        return [found[place] for place in range(len(sources))]
 
-    def _ask(
-        self,
-        sources: Sequence[Encoded],
-        places: Sequence[int],
-        bounds: tuple[int, int],
-        asked: Asked,
-        found: list[list[Found]],
-    ) -> None:
-        texts = [self._spelled(sources[place]) for place in places]
-        # one more than is wanted: what has reached its limit may still end
-        searched = self._searched(texts, (bounds[0], bounds[1] + 1), asked)
-        for place, text, outputs in zip(places, texts, searched, strict=True):
-            found[place] = self._settled(text, outputs, bounds, asked)
+    def _sorted_out(
+        self, texts: list[list[str]], bounds: Sequence[tuple[int, int]], first: Mapping[int, list[Found]], asked: Asked
+    ) -> tuple[dict[int, list[Found]], list[int]]:
+        """What is settled at once, and the places of what is not.
 
-    def _settled(self, text: list[str], outputs: list[Found], bounds: tuple[int, int], asked: Asked) -> list[Found]:
-        """What was found for one text within its bounds, best first; cut off is only what is needed to have enough."""
-        never: list[list[str]] = []
-        if not all(self._unspeakable.isdisjoint(one.pieces) for one in outputs):  # a model that learned next to nothing
-            never = [[piece] for piece in self._unspeakable]
-            outputs = self._searched([text], (bounds[0], bounds[1] + 1), asked, never)[0]
-        ended = [one for one in outputs if not one.truncated]
-        cut: list[Found] = []
-        if len(ended) < asked.n_best:
-            found = self._searched([text], bounds, asked, never)[0]
-            cut = self._rescored(text, [one for one in found if one.truncated] if ended else found)
-        if asked.prefix or bounds[0] or never:
-            ended = self._rescored(text, ended)
-        return [*sorted(ended, key=_by_score), *sorted(cut, key=_by_score)]
+        A greedy search goes the same way whatever its limit is: what grew too long is cut off, and that is its answer.
+        """
+        ended: dict[int, list[Found]] = {}
+        cut: dict[int, list[Found]] = {}
+        open_ones: list[int] = []
+        for place, outputs in first.items():
+            (_, most), speakable = bounds[place], all(map(self._speakable, outputs))
+            over = any(len(one.pieces) > most or one.truncated for one in outputs)
+            if not over and speakable and len(outputs) >= asked.n_best:
+                ended[place] = outputs
+            elif speakable and (asked.beam or self.card.beam) == 1:
+                cut[place] = [Found(one.pieces[:most], 0.0, 0.0, truncated=True) for one in outputs]
+            else:
+                open_ones.append(place)
+        altered = {place: ones for place, ones in ended.items() if asked.prefix or bounds[place][0]}
+        found = ended | self._rescored(texts, altered | cut)
+        return {place: sorted(ones, key=_by_score) for place, ones in found.items()}, open_ones
+
+    def _settled(self, texts: list[list[str]], bounds: tuple[int, int], asked: Asked) -> list[list[Found]]:
+        """What is found for each text within its bounds, best first; cut off is only what is needed to have enough.
+
+        The library is asked for one token more than is wanted: what has reached its limit may still end.
+        """
+        least, most = bounds
+        outputs = self._searched(texts, (least, most + 1), asked)
+        odd = [row for row, ones in enumerate(outputs) if not all(map(self._speakable, ones))]
+        for row, ones in zip(
+            odd, self._searched([texts[row] for row in odd], (least, most + 1), asked, True), strict=True
+        ):
+            outputs[row] = ones  # of a model that learned next to nothing
+        ended = [[one for one in ones if not one.truncated] for ones in outputs]
+        cut: dict[int, list[Found]] = {}
+        for banned in (False, True):
+            rows = [row for row, ones in enumerate(ended) if len(ones) < asked.n_best and (row in odd) == banned]
+            again = self._searched([texts[row] for row in rows], bounds, asked, banned)
+            cut |= {
+                row: [one for one in ones if one.truncated] if ended[row] else ones
+                for row, ones in zip(rows, again, strict=True)
+            }
+        cut = self._rescored(texts, cut)
+        altered = range(len(texts)) if asked.prefix or least else odd
+        for row, ones in self._rescored(texts, {row: ended[row] for row in altered}).items():
+            ended[row] = ones
+        return [
+            [*sorted(ones, key=_by_score), *sorted(cut.get(row, []), key=_by_score)] for row, ones in enumerate(ended)
+        ]
+
+    def _speakable(self, found: Found) -> bool:
+        return self._unspeakable.isdisjoint(found.pieces)
 
     def _searched(
-        self, texts: list[list[str]], bounds: tuple[int, int], asked: Asked, never: Sequence[list[str]] = ()
+        self, texts: list[list[str]], bounds: tuple[int, int], asked: Asked, banned: bool = False
     ) -> list[list[Found]]:
+        """What the library finds; what no output may hold is forbidden where asked for, as that takes time."""
+        if not texts:
+            return []
         beam, (least, most) = asked.beam or self.card.beam, bounds
         prefix = [self._pieces[1][token] for token in self._prefix(asked)]
         results = self.translator.translate_batch(
@@ -231,7 +263,7 @@ class Engine:
             return_end_token=True,
             max_batch_size=self._batch_tokens(texts, asked),
             batch_type="tokens",
-            suppress_sequences=list(never) or None,
+            suppress_sequences=[[piece] for piece in self._unspeakable] if banned else None,
         )
         return [
             [self._judged(*one) for one in zip(result.hypotheses, result.scores, strict=True)] for result in results
@@ -253,22 +285,28 @@ class Engine:
     def _score(self, log_prob: float, said: Sequence[str]) -> float:
         return log_prob / float(self._length.divisor(float(max(1, len(said)))))  # type: ignore[arg-type]
 
-    def _rescored(self, text: list[str], outputs: Sequence[Found]) -> list[Found]:
+    def _rescored(self, texts: list[list[str]], outputs: Mapping[int, Sequence[Found]]) -> dict[int, list[Found]]:
         """With log-probabilities of all that is said and of nothing else. While it searches, the library leaves a
         given beginning out, and shares out the probability of what may not be said.
         """
-        told = self._token_scores(text, outputs)
-        return [
-            Found(one.pieces, sum(scores), self._score(sum(scores), one.pieces), one.truncated)
-            for one, scores in zip(outputs, told, strict=True)
-        ]
+        flat = [(row, one) for row, ones in outputs.items() for one in ones]
+        told = self._token_scores([texts[row] for row, _ in flat], [one for _, one in flat])
+        again: dict[int, list[Found]] = {row: [] for row in outputs}
+        for (row, one), scores in zip(flat, told, strict=True):
+            log_prob = sum(scores)
+            again[row].append(Found(one.pieces, log_prob, self._score(log_prob, one.pieces), one.truncated))
+        return again
 
     def _told(self, encoded: Encoded, outputs: Sequence[Found]) -> list[tuple[float, ...]]:
-        return self._token_scores(self._spelled(encoded), outputs) if self.told else [()] * len(outputs)
+        if not self.told:
+            return [()] * len(outputs)
+        return self._token_scores([self._spelled(encoded)] * len(outputs), outputs)
 
-    def _token_scores(self, text: list[str], outputs: Sequence[Found]) -> list[tuple[float, ...]]:
+    def _token_scores(self, texts: list[list[str]], outputs: Sequence[Found]) -> list[tuple[float, ...]]:
+        if not outputs:
+            return []
         targets = [list(one.pieces) for one in outputs]
-        results = self.translator.score_batch([text] * len(targets), targets, max_input_length=0)
+        results = self.translator.score_batch(texts, targets, max_input_length=0)
         return [
             tuple(result.log_probs[: len(one.pieces) + (not one.truncated)])
             for result, one in zip(results, outputs, strict=True)
@@ -299,10 +337,6 @@ def _distinct(pieces: list[str]) -> list[str]:
 
 def _by_score(found: Found) -> float:
     return -found.score
-
-
-def _over(outputs: Sequence[Found], most: int) -> bool:
-    return any(len(one.pieces) > most for one in outputs)
 
 
 def _grouped(places: Iterable[int], keys: Sequence[Any]) -> Iterator[tuple[Any, list[int]]]:

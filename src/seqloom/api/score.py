@@ -39,11 +39,12 @@ def score_examples(model: Model, examples: Iterable[Example], chunk: int = CHUNK
     iterator = iter(examples)
     while batch := list(islice(iterator, chunk)):
         for example in batch:
-            _check_length(model, example)
+            refuse_long(model, example)
         yield from model.score((example.inputs, example.target) for example in batch)
 
 
-def _check_length(model: Model, example: Example) -> None:
+def refuse_long(model: Model, example: Example) -> None:
+    """E_LONG for a pair that is over the recipe's limits."""
     limits = model.recipe.data.limits
     sides = (
         ("source", model.source, example.source, limits.max_source),

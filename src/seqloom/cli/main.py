@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 import typer
 
 from seqloom.cli import (
+    align,
     average,
     bench,
     check,
@@ -45,6 +46,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "score": score.command,
     "evaluate": evaluate.command,
     "compare": compare.command,
+    "align": align.command,
     "average": average.command,
     "distill": distill.command,
     "export": export.command,

@@ -95,6 +95,10 @@ class TextCodec:
     def normalise(self, text: str) -> str:
         return _normalised(self.settings, text)
 
+    def words(self, text: str) -> list[int]:
+        """For each token of a text the word between blanks that it is a part of, counted from 0; -1 for blanks."""
+        return self.tokenizer.words(self.tokens(text), self.normalise(text))
+
     def difference(self, other: TextCodec) -> str:
         """The setting by which the other reads a text differently, `key differs: mine, theirs`; empty where none does.
 
