@@ -7,6 +7,7 @@ take from a recipe. Search is the library's: a beam that ends like ours, whose o
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,13 +33,14 @@ from seqloom.search.limits import MOST_TOKENS, Limits
 from seqloom.specials import EOS, SPECIALS, UNK, UNSPEAKABLE
 
 if TYPE_CHECKING:
-    from ctranslate2 import Translator
+    from ctranslate2 import AsyncTranslationResult, Translator
 
 CARD = "engine.json"
 ENGINE = "ctranslate2"
 FORMAT = 1  # of the card
 FIX = "'seqloom export RUN --to ctranslate2' makes one"
 MAX_CARD_BYTES = 16_000_000
+CACHED = 512  # source tokens of a batch on a CPU: with more, each takes longer
 PADDED = 1.15  # what a batch is larger than its tokens, when work is shared out
 
 
@@ -176,19 +178,15 @@ class Engine:
         limits, room = self._limits(asked), len(self._prefix(asked))
         bounds = [limits.bounds(len(encoded.source) + 1, room) for encoded in sources]
         texts = [self._spelled(encoded) for encoded in sources]
-        first: dict[int, list[Found]] = {}
-        for least, places in _grouped(range(len(sources)), [least for least, _ in bounds]):
-            most = max(bounds[place][1] for place in places)
-            searched = self._searched([texts[place] for place in places], (least, most + 1), asked)
-            first |= zip(places, searched, strict=True)
+        longest = max((most for _, most in bounds), default=0)
+        first = self._searched(texts, [(least, longest + 1) for least, _ in bounds], asked)
         found, open_ones = self._sorted_out(texts, bounds, first, asked)
-        for (least, most), places in _grouped(open_ones, [bounds[place] for place in open_ones]):
-            settled = self._settled([texts[place] for place in places], (least, most), asked)
-            found |= zip(places, settled, strict=True)
+        settled = self._settled([texts[place] for place in open_ones], [bounds[place] for place in open_ones], asked)
+        found |= zip(open_ones, settled, strict=True)
         return [found[place] for place in range(len(sources))]
 
     def _sorted_out(
-        self, texts: list[list[str]], bounds: Sequence[tuple[int, int]], first: Mapping[int, list[Found]], asked: Asked
+        self, texts: list[list[str]], bounds: Sequence[tuple[int, int]], first: Sequence[list[Found]], asked: Asked
     ) -> tuple[dict[int, list[Found]], list[int]]:
         """What is settled at once, and the places of what is not.
 
@@ -197,7 +195,7 @@ class Engine:
         ended: dict[int, list[Found]] = {}
         cut: dict[int, list[Found]] = {}
         open_ones: list[int] = []
-        for place, outputs in first.items():
+        for place, outputs in enumerate(first):
             (_, most), speakable = bounds[place], all(map(self._speakable, outputs))
             over = any(len(one.pieces) > most or one.truncated for one in outputs)
             if not over and speakable and len(outputs) >= asked.n_best:
@@ -210,29 +208,28 @@ class Engine:
         found = ended | self._rescored(texts, altered | cut)
         return {place: sorted(ones, key=_by_score) for place, ones in found.items()}, open_ones
 
-    def _settled(self, texts: list[list[str]], bounds: tuple[int, int], asked: Asked) -> list[list[Found]]:
+    def _settled(self, texts: list[list[str]], bounds: Sequence[tuple[int, int]], asked: Asked) -> list[list[Found]]:
         """What is found for each text within its bounds, best first; cut off is only what is needed to have enough.
 
         The library is asked for one token more than is wanted: what has reached its limit may still end.
         """
-        least, most = bounds
-        outputs = self._searched(texts, (least, most + 1), asked)
+        beyond = [(least, most + 1) for least, most in bounds]
+        outputs = self._searched(texts, beyond, asked)
         odd = [row for row, ones in enumerate(outputs) if not all(map(self._speakable, ones))]
-        for row, ones in zip(
-            odd, self._searched([texts[row] for row in odd], (least, most + 1), asked, True), strict=True
-        ):
+        again = self._searched([texts[row] for row in odd], [beyond[row] for row in odd], asked, banned=True)
+        for row, ones in zip(odd, again, strict=True):
             outputs[row] = ones  # of a model that learned next to nothing
         ended = [[one for one in ones if not one.truncated] for ones in outputs]
         cut: dict[int, list[Found]] = {}
         for banned in (False, True):
             rows = [row for row, ones in enumerate(ended) if len(ones) < asked.n_best and (row in odd) == banned]
-            again = self._searched([texts[row] for row in rows], bounds, asked, banned)
+            again = self._searched([texts[row] for row in rows], [bounds[row] for row in rows], asked, banned)
             cut |= {
                 row: [one for one in ones if one.truncated] if ended[row] else ones
                 for row, ones in zip(rows, again, strict=True)
             }
+        altered = [row for row in range(len(texts)) if asked.prefix or bounds[row][0] or row in odd]
         cut = self._rescored(texts, cut)
-        altered = range(len(texts)) if asked.prefix or least else odd
         for row, ones in self._rescored(texts, {row: ended[row] for row in altered}).items():
             ended[row] = ones
         return [
@@ -243,37 +240,43 @@ class Engine:
         return self._unspeakable.isdisjoint(found.pieces)
 
     def _searched(
-        self, texts: list[list[str]], bounds: tuple[int, int], asked: Asked, banned: bool = False
+        self, texts: list[list[str]], bounds: Sequence[tuple[int, int]], asked: Asked, banned: bool = False
     ) -> list[list[Found]]:
-        """What the library finds; what no output may hold is forbidden where asked for, as that takes time."""
-        if not texts:
-            return []
-        beam, (least, most) = asked.beam or self.card.beam, bounds
+        """What the library finds for each text within its bounds; what no output may hold is forbidden where asked
+        for, as that takes time. All is asked at once, and judged while the library goes on.
+        """
         prefix = [self._pieces[1][token] for token in self._prefix(asked)]
-        results = self.translator.translate_batch(
-            texts,
-            target_prefix=[prefix] * len(texts) if prefix else None,
-            beam_size=beam,
-            num_hypotheses=beam,
-            length_penalty=self._exponent,
-            min_decoding_length=least,
-            max_decoding_length=most,
-            max_input_length=0,
-            return_scores=True,
-            return_end_token=True,
-            max_batch_size=self._batch_tokens(texts, asked),
-            batch_type="tokens",
-            suppress_sequences=[[piece] for piece in self._unspeakable] if banned else None,
-        )
-        return [
-            [self._judged(*one) for one in zip(result.hypotheses, result.scores, strict=True)] for result in results
-        ]
+        beam = asked.beam or self.card.beam
+        coming: dict[int, AsyncTranslationResult] = {}
+        for (least, most), rows in _grouped(range(len(texts)), bounds):
+            some = [texts[row] for row in rows]
+            results = self.translator.translate_batch(
+                some,
+                target_prefix=[prefix] * len(some) if prefix else None,
+                beam_size=beam,
+                num_hypotheses=beam,
+                length_penalty=self._exponent,
+                min_decoding_length=least,
+                max_decoding_length=most,
+                max_input_length=0,
+                return_scores=True,
+                return_end_token=True,
+                max_batch_size=self._batch_tokens(some, asked),
+                batch_type="tokens",
+                suppress_sequences=[[piece] for piece in self._unspeakable] if banned else None,
+                asynchronous=True,
+            )
+            coming |= zip(rows, results, strict=True)
+        found = (coming[row].result() for row in range(len(texts)))
+        return [[self._judged(*one) for one in zip(result.hypotheses, result.scores, strict=True)] for result in found]
 
     def _batch_tokens(self, texts: list[list[str]], asked: Asked) -> int:
-        """As many as were asked for, or fewer where some worker would have nothing to do."""
+        """As many as were asked for, or fewer: what a processor's cache holds, and equally many batches per worker."""
         lengths = [len(text) + 1 for text in texts]
-        share = sum(lengths) / self.translator.num_translators * PADDED
-        return min(asked.batch_tokens, max(int(share), max(lengths)))
+        total, workers = PADDED * sum(lengths), self.translator.num_translators
+        most = min(asked.batch_tokens, CACHED) if self.translator.device == "cpu" else asked.batch_tokens
+        share = math.ceil(total / (math.ceil(total / (most * workers)) * workers))
+        return int(min(asked.batch_tokens, max(share, *lengths)))
 
     def _judged(self, pieces: Sequence[str], score: float) -> Found:
         """`score` is the library's: divided by a power of the number of tokens, the end counted."""
