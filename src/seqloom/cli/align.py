@@ -45,9 +45,10 @@ def command(
     device: str = typer.Option("auto", help="auto, cpu, cuda, cuda:N or mps."),
     threads: int = typer.Option(None, min=1, help="CPU threads."),
 ) -> None:
-    """Print links SOURCE-TARGET between the words of given pairs, words counted from 0 (Pharaoh's form).
+    """Say which word of a pair came from which, by attention.
 
-    Each target word is linked to the source word that attention was on. Two runs, one for each direction, are joined.
+    Prints links SOURCE-TARGET, a line per pair, words counted from 0 (Pharaoh's form). Each target word is linked to
+    the source word that attention was on. Two runs, one for each direction, are joined.
     """
     from seqloom.api.align import Aligner
     from seqloom.api.load import load
