@@ -12,6 +12,8 @@ import pytest
 
 from commands import Command
 from seqloom import train
+from seqloom.cli.align import JOINS
+from seqloom.metrics.links import SYMMETRISATIONS
 
 pytest_plugins = ["command_fixtures"]
 
@@ -110,12 +112,19 @@ def test_part_of_the_gold_links_chooses_whose_weights_are_read(seqloom: Command,
     assert "40 pairs: AER" in said.err
 
 
+def test_help_names_every_way_to_join() -> None:
+    assert tuple(SYMMETRISATIONS) == JOINS
+
+
 def test_what_cannot_be_aligned_is_said(seqloom: Command, pairs: Path, tmp_path: Path) -> None:
     there, _ = directions()
     gold = pairs.with_name("gold")
     short = tmp_path / "short"
     short.write_text("0-0\n")
     assert "60 pair(s), but 1 line(s)" in seqloom("align", there, pairs, "--gold", short).refused("E_ALIGN", 3)
+    lines = gold.read_text().splitlines()
+    short.write_text("\n".join([*lines[:-1], f"{lines[-1]} 6p0"]))
+    assert "gold link 6-0: the source has" in seqloom("align", there, pairs, "--gold", short).refused("E_DATA", 3)
     short.write_text("0-0 one-two\n")
     assert "short:1" in seqloom("align", there, pairs, "--gold", short).refused("E_DATA", 3)
     assert "--gold FILE" in seqloom("align", there, pairs, "--tune", 3).refused("E_USAGE", 2)

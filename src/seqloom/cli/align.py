@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import typer
 
 from seqloom.cli import say
+from seqloom.cli.pairs import named_pairs
 from seqloom.errors import SeqloomError, nearest
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ def command(
     from seqloom.metrics.links import SYMMETRISATIONS
     from seqloom.probe.align import Picks
 
-    if (source is None) != (target is None) or (source is not None and pairs is not None):
-        raise SeqloomError("E_USAGE", "pairs are one FILE, or --source FILE --target FILE")
+    given = named_pairs(pairs, source, target)
     if join not in JOINS:
         raise SeqloomError("E_USAGE", f"--join {join!r}{nearest(join, JOINS)}", fix=", ".join(JOINS))
     if tune is not None and gold is None:
@@ -69,9 +68,6 @@ def command(
     picks = Picks(layer, head, shift, threshold)
     other = None if reverse is None else load(reverse, device=device, threads=threads)
     aligner = Aligner(load(run, device=device, threads=threads), other, SYMMETRISATIONS[join], picks, picks)
-    given = {"source": source, "target": target} if source is not None else pairs or "-"
-    if given == "-" and sys.stdin.isatty():
-        say.talk("type source, tab, target, one pair per line; Ctrl-D ends")
     examples = read(named_dataset(given, "FILE", aligner.model.recipe))
     if truth is None:
         count = sum(1 for _ in _said(aligner.aligned(examples), as_json))
@@ -90,14 +86,26 @@ def _gold(path: str) -> list[Gold]:
 
 def _said(aligned: Iterable[tuple[Example, Links]], as_json: bool) -> Iterator[Links]:
     """Links, each of which has been printed."""
+    from seqloom.data.examples import pharaoh
+
     for example, links in aligned:
         ordered = sorted(links)
         if as_json:
             record = {"source": example.source, "target": example.target, "links": ordered}
             say.data(json.dumps(record, ensure_ascii=False))
         else:
-            say.data(" ".join(f"{i}-{j}" for i, j in ordered))
+            say.data(pharaoh(tuple(ordered)))
         yield links
+
+
+def _refuse_outside(example: Example, gold: Gold) -> None:
+    """Links of words that are not there: of another pair, counted from 1, or written target first."""
+    words = len(example.source.split()), len(example.target.split())
+    for i, j in sorted(gold.possible):
+        if i >= words[0] or j >= words[1]:
+            what = f"gold link {i}-{j}: the source has {words[0]} word(s), the target {words[1]}"
+            fix = "SOURCE-TARGET, words between blanks counted from 0, line by line beside the pairs"
+            raise SeqloomError("E_DATA", what, where=example.where, fix=fix)
 
 
 def _judged(aligner: Aligner, examples: list[Example], gold: list[Gold], tune: int, as_json: bool) -> int:
@@ -106,6 +114,8 @@ def _judged(aligner: Aligner, examples: list[Example], gold: list[Gold], tune: i
 
     if len(examples) != len(gold):
         raise SeqloomError("E_ALIGN", f"{len(examples):,} pair(s), but {len(gold):,} line(s) of gold links")
+    for example, truth in zip(examples, gold, strict=True):
+        _refuse_outside(example, truth)
     if tune:
         if len(examples) <= tune:
             raise SeqloomError("E_USAGE", f"--tune {tune}: of {len(examples):,} pairs none would be left", fix="fewer")

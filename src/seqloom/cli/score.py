@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 
 import typer
 
 from seqloom.cli import say
+from seqloom.cli.pairs import named_pairs
 from seqloom.errors import SeqloomError
 
 
@@ -36,15 +36,11 @@ def command(
     from seqloom.api.testset import named_dataset
     from seqloom.data.readers import read
 
-    if (source is None) != (target is None) or (source is not None and pairs is not None):
-        raise SeqloomError("E_USAGE", "pairs are one FILE, or --source FILE --target FILE")
+    given = named_pairs(pairs, source, target)
     if tokens and as_json:
         raise SeqloomError("E_USAGE", "--json holds every token already", fix="leave out --tokens")
     model = load(run, device=device, threads=threads)
-    given = {"source": source, "target": target} if source is not None else pairs or "-"
     total = ScoreTotal()
-    if given == "-" and sys.stdin.isatty():
-        say.talk("type source, tab, target, one pair per line; Ctrl-D ends")
     for score in score_examples(model, read(named_dataset(given, "FILE", model.recipe))):
         total.add(score)
         if as_json:
