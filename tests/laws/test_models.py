@@ -107,6 +107,23 @@ def test_reading_one_by_one_equals_reading_at_once(case: Case) -> None:
     close(future(generator.decoder, state), future(generator.decoder, after))
 
 
+@every_case
+@torch.no_grad()
+def test_a_state_with_room_is_read_on_without_changing_its_shape(case: Case) -> None:
+    generator, batch = build(case), some_batch()
+    state, tokens = started(generator, batch, hypotheses=2), some_inputs(2 * len(batch), STEPS)
+    whole, after = generator.decoder(tokens, state.clone())
+    state = generator.held(state, STEPS + FUTURE)
+    shapes = {name: tensor.shape for name, tensor in state.rows.items()}
+    features = []
+    for t in range(STEPS):
+        feature, state = generator.decoder(tokens[:, t : t + 1], state)
+        assert {name: tensor.shape for name, tensor in state.rows.items()} == shapes
+        features.append(feature)
+    close(torch.cat(features, dim=1), whole)
+    close(future(generator.decoder, state), future(generator.decoder, after))
+
+
 @every_typed_case
 @torch.no_grad()
 def test_ragged_rows_equal_each_row_alone(case: Case, dtype: torch.dtype) -> None:

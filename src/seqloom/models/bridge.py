@@ -34,7 +34,7 @@ class Bridge(nn.Module):
         self.linear = nn.ModuleList()
         if self.kind == "bridge":
             for layer, sizes in enumerate(wanted):
-                source = given[min(layer, len(given) - 1)]
+                source = given[_beside(layer, len(wanted), len(given))]
                 self.linear.append(
                     nn.ModuleList(
                         nn.Linear(source[min(part, len(source) - 1)], size) for part, size in enumerate(sizes)
@@ -54,6 +54,14 @@ class Bridge(nn.Module):
         return tuple(start(like.new_empty(rows, 0)) for start in self.starts)
 
     def _layer(self, index: int, linears: nn.Module, memory: Memory) -> Parts:
-        given = memory.summary[min(index, len(memory.summary) - 1)]
+        given = memory.summary[_beside(index, len(self.linear), len(memory.summary))]
         assert isinstance(linears, nn.ModuleList)
         return tuple(torch.tanh(linear(given[min(part, len(given) - 1)])) for part, linear in enumerate(linears))
+
+
+def _beside(layer: int, layers: int, given: int) -> int:
+    """Whose summary starts a decoder's layer: the encoder's beside it, counted from the top if the encoder has more.
+
+    What the topmost layer made of a source is always among what is passed on.
+    """
+    return min(layer + max(0, given - layers), given - 1)

@@ -97,6 +97,7 @@ class Encoder(nn.Module, ABC):
     """Source to memory. Only the encoder knows what became of its mask (a pyramid halves it)."""
 
     width: int  # D of memory.states
+    self_taps: tuple[str, ...] = ()  # taps of the weights between its positions, layer by layer: B H S S
     summary_sizes: tuple[tuple[int, ...], ...]  # width of every tensor in memory.summary
 
     @abstractmethod
@@ -147,6 +148,13 @@ class Decoder(nn.Module, ABC):
     def forward(self, tokens: RowTokens, state: State, lengths: Rows | None = None) -> tuple[Features, State]:
         """Features for every position, and the state after each row's last real token (`lengths`, default all)."""
 
+    def held(self, state: State, room: int) -> State:
+        """The same state with room for so many more tokens: reading them changes no tensor's shape. Consumes it.
+
+        Recurrent states have one shape always; a decoder whose state grows with every token makes room here.
+        """
+        return state
+
 
 class Head(nn.Module, ABC):
     """Features to log-probabilities. Law: nll == -log_probs.gather(gold)."""
@@ -179,4 +187,13 @@ class Scorer(Protocol):
 
     def step(self, last: Rows, state: State) -> tuple[StepLogProbs, State]:
         """Log-probabilities of the next token after reading `last` (BOS first). Consumes the state."""
+        ...
+
+
+@runtime_checkable
+class Holding(Scorer, Protocol):
+    """A scorer that can make room for the tokens to come, so that steps change no tensor's shape."""
+
+    def held(self, state: State, room: int) -> State:
+        """The same state with room for so many more tokens. Consumes it."""
         ...

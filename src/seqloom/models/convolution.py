@@ -23,7 +23,7 @@ from seqloom.nn.entrance import Entrance, StackSettings, draw_xavier, from_the_s
 from seqloom.nn.frontends import Embedding, Vectors
 from seqloom.nn.layers import mean_of_real
 from seqloom.nn.positions import POSITIONS
-from seqloom.nn.tape import tap
+from seqloom.nn.tape import listening, tap
 
 
 class ConvolutionalEncoder(Encoder):
@@ -51,6 +51,7 @@ class ConvolutionalEncoder(Encoder):
             nn.Conv1d(settings.width, 2 * settings.width, settings.kernel, padding=settings.kernel // 2)
             for _ in range(settings.layers)
         )
+        self.layer_taps = tuple(f"encoder.{i}.states" for i in range(settings.layers))
         draw_xavier(self.entrance)
         for layer in self.layers:
             assert isinstance(layer, nn.Conv1d)
@@ -63,10 +64,12 @@ class ConvolutionalEncoder(Encoder):
     def forward(self, source: Source) -> Memory:
         mask = source.mask
         places = from_the_start(mask.shape[1], mask.device)
-        x = self.entrance(self.vectors(source), places, mask.shape[1]).transpose(1, 2)  # B D S
+        x = tap("encoder.inputs", self.entrance(self.vectors(source), places, mask.shape[1])).transpose(1, 2)  # B D S
         behind = ~mask[:, None]  # B 1 S
-        for layer in self.layers:
+        for layer, name in zip(self.layers, self.layer_taps, strict=True):
             seen = self.dropout(x).masked_fill(behind, 0.0)
             x = (x + F.glu(layer(seen), dim=1)) * math.sqrt(0.5)
+            if listening(name):
+                x = tap(name, x.transpose(1, 2)).transpose(1, 2)  # B S D for whoever looks
         states = tap("encoder.states", x.masked_fill(behind, 0.0).transpose(1, 2))  # B S D
         return Memory(states, mask, ((mean_of_real(states, mask),),))

@@ -17,6 +17,7 @@ from seqloom import config
 from seqloom.batch import Batch, Source, Tokens
 from seqloom.models.contracts import Decoder, Head, State
 from seqloom.nn.frontends import Embedding
+from seqloom.nn.tape import Tape
 from seqloom.shapes import Features, Float, Nll, Rows, StepLogProbs, Tensor
 from seqloom.specials import BOS
 
@@ -69,13 +70,33 @@ class Generator(nn.Module, ABC):
     def embeddings(self) -> Mapping[str, Embedding]:
         """The embedding of each side, under the names that the settings give them."""
 
-    @abstractmethod
+    @property
+    def attention_taps(self) -> tuple[str, ...]:
+        """The taps that tell where predictions look in the source, layer by layer; none without attention."""
+        return self.decoder.attention_taps
+
+    def attended(self, tape: Tape, batch: Batch) -> list[Float[Tensor, "B H T S"]]:
+        """Where each target token's prediction looked in the source, from a tape of a pass that was `forced`.
+
+        Over all positions of the memory: the source's, then those of each extra in turn.
+        """
+        return [tape.joined(name, dim=2) for name in self.attention_taps]
+
     def attention(self, batch: Batch) -> list[Float[Tensor, "B H T S"]]:
-        """Where each target token's prediction looked in the source, layer by layer; none without attention."""
+        """Where each target token's prediction looks in the source, layer by layer; none without attention."""
+        if not self.attention_taps:
+            return []
+        with Tape(*self.attention_taps) as tape:
+            self.forced(batch)
+        return self.attended(tape, batch)
 
     def step(self, last: Rows, state: State) -> tuple[StepLogProbs, State]:
         features, state = self.decoder(last[:, None], state)
         return self.head.log_probs(features, state)[:, 0], state
+
+    def held(self, state: State, room: int) -> State:
+        """The same state with room for so many more tokens: steps then change no tensor's shape. Consumes it."""
+        return self.decoder.held(state, room)
 
     # --- teacher forcing ---------------------------------------------------------------------------------------------
 

@@ -23,8 +23,8 @@ from seqloom.models.generator import Generator, GeneratorSettings, shifted
 from seqloom.models.heads import HEADS, Linear
 from seqloom.models.tables import DECODERS
 from seqloom.models.transformer import TransformerDecoder
-from seqloom.nn.frontends import EMBEDDINGS, Embedding, Learned
-from seqloom.nn.tape import Tape
+from seqloom.nn.frontends import EMBEDDINGS, SOURCE, TARGET, Embedding, Learned
+from seqloom.nn.tape import Tape, told_apart
 from seqloom.shapes import Features, Float, Int, Tensor
 from seqloom.specials import SEP
 
@@ -84,38 +84,37 @@ class Joint(Generator):
 
     def start(self, sources: Mapping[str, Source], hypotheses: int) -> State:
         """Sources are read once, each row to its own end; then every hypothesis gets its source's state."""
-        prompt, _ = without_gaps(_prompt(sources))
+        prompt, places = without_gaps(_prompt(sources))
         count = prompt.ids.shape[0]
-        state: State = self.decoder(prompt.ids, self.decoder.start(None, count), prompt.lengths)[1]
+        with told_apart(TARGET, _embedded(places)):
+            state: State = self.decoder(prompt.ids, self.decoder.start(None, count), prompt.lengths)[1]
         if hypotheses == 1:
             return state
         return state.select(torch.arange(count, device=prompt.ids.device).repeat_interleave(hypotheses))
 
     def forced(self, batch: Batch, history: Tokens | None = None) -> tuple[Features, State]:
         """Sources and target read as one sequence; features at the target's positions (law 1: as read in turns)."""
-        features, state, (*_, said) = self._read(batch, history)
-        return features.gather(1, said[..., None].expand(-1, -1, features.shape[2])), state
-
-    def _read(self, batch: Batch, history: Tokens | None) -> tuple[Features, State, tuple[Int[Tensor, "B s"], ...]]:
-        """Features of everything, the state behind it, and where each part's tokens stand."""
         assert batch.target is not None
         inputs = shifted(batch.target if history is None else history)
-        whole, places = without_gaps([*_prompt(batch.sources), inputs])
-        features, state = self.decoder(whole.ids, self.decoder.start(None, len(batch)))
-        return features, state, places
+        whole, (*read, said) = without_gaps([*_prompt(batch.sources), inputs])
+        with told_apart(TARGET, [*_embedded(read), (TARGET, said)]):
+            features, state = self.decoder(whole.ids, self.decoder.start(None, len(batch)))
+        return features.gather(1, said[..., None].expand(-1, -1, features.shape[2])), state
 
-    def attention(self, batch: Batch) -> list[Float[Tensor, "B H T S"]]:
+    @property
+    def attention_taps(self) -> tuple[str, ...]:
+        return self.decoder.self_taps
+
+    def attended(self, tape: Tape, batch: Batch) -> list[Float[Tensor, "B H T S"]]:
         """A decoder's self-attention from the target's positions to the sources'; of a recurrent one there is none.
 
         The weights are what they are: what a token gives to SEP, to the target and to itself is missing, so that a
         row need not sum to 1. Of several sources, the positions of one follow those of the other.
         """
-        if not self.decoder.self_taps:
-            return []
-        with Tape(*self.decoder.self_taps) as tape:
-            *read, said = self._read(batch, None)[2]
+        assert batch.target is not None
+        *read, said = without_gaps([*_prompt(batch.sources), batch.target])[1]
         sources = torch.cat(read[::2], dim=1)  # B S: every second part is a SEP; padding stands last and is never seen
-        return [_picked(tape.joined(name, dim=2), said, sources) for name in self.decoder.self_taps]
+        return [_picked(tape.joined(name, dim=2), said, sources) for name in self.attention_taps]
 
 
 def without_gaps(parts: Sequence[Tokens]) -> tuple[Tokens, tuple[Int[Tensor, "B s"], ...]]:
@@ -139,6 +138,11 @@ def _prompt(sources: Mapping[str, Source]) -> list[Tokens]:
         separator = source.ids.new_full((len(source.ids), 1), SEP)
         parts += [source, Tokens(separator, torch.ones_like(separator, dtype=torch.bool))]
     return parts
+
+
+def _embedded(prompt: Sequence[Int[Tensor, "B _"]]) -> list[tuple[str, Int[Tensor, "B _"]]]:
+    """Where each source of a prompt stands; the SEP behind it is no part of it."""
+    return [(SOURCE, places) for places in prompt[::2]]
 
 
 def _picked(

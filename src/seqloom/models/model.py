@@ -11,9 +11,9 @@ from pydantic import Field, field_validator, model_validator
 from torch import nn
 
 from seqloom import config
-from seqloom.batch import Batch, Source, Tokens
+from seqloom.batch import Source, Tokens
 from seqloom.config import Kind, Table, kind_of
-from seqloom.models.contracts import Decoder, DecoderSettings, Encoder, Head, Memory, Scorer, State
+from seqloom.models.contracts import Decoder, DecoderSettings, Encoder, Head, Memory, State
 from seqloom.models.copying import ReadsCopies, copyable
 from seqloom.models.generator import Generator, GeneratorSettings
 from seqloom.models.heads import HEADS, Linear, Repeat
@@ -22,8 +22,7 @@ from seqloom.models.memories import ExtraSource, joined
 from seqloom.models.rnn import Luong, RecurrentEncoder
 from seqloom.models.tables import DECODERS, ENCODERS
 from seqloom.nn.frontends import EMBEDDINGS, Embedding, Learned
-from seqloom.nn.tape import Tape
-from seqloom.shapes import Float, Rows, StepLogProbs, Tensor
+from seqloom.shapes import Rows, StepLogProbs
 
 
 def _usual_head(chosen: Mapping[str, object]) -> config.Settings:
@@ -154,12 +153,6 @@ class EncoderDecoder(Generator):
     def embeddings(self) -> Mapping[str, Embedding]:
         return {"target": self.target_embedding, "source": self.source_embedding}
 
-    def attention(self, batch: Batch) -> list[Float[Tensor, "B H T S"]]:
-        """Over all positions of the memory: the source's, then those of each extra in turn."""
-        with Tape(*self.decoder.attention_taps) as tape:
-            self.nll(batch)
-        return [tape.joined(name, dim=2) for name in self.decoder.attention_taps]
-
 
 MODELS: Table[Generator] = Table("models", {"encoder_decoder": EncoderDecoder, "joint": Joint})
 
@@ -179,5 +172,8 @@ class Ensemble(nn.Module):
         mean = torch.logsumexp(torch.stack([log_probs for log_probs, _ in told]), dim=0) - math.log(len(told))
         return mean, State.joined([after for _, after in told])
 
-    def _scorers(self) -> list[Scorer]:
+    def held(self, state: State, room: int) -> State:
+        return State.joined([member.held(state.part(index), room) for index, member in enumerate(self._scorers())])
+
+    def _scorers(self) -> list[Generator]:
         return [member for member in self.members if isinstance(member, Generator)]

@@ -27,12 +27,12 @@ from seqloom.models.bridge import Bridge, FirstState
 from seqloom.models.contracts import Decoder, DecoderSettings, Encoder, Memory, State
 from seqloom.nn.attention import Attention, AttentionSettings, SelfAttention
 from seqloom.nn.dropout import CheapDropout
-from seqloom.nn.frontends import Embedding, Vectors
+from seqloom.nn.frontends import TARGET, Embedding, Vectors
 from seqloom.nn.layers import COMPOSITIONS, Composition, Concatenation, spread
 from seqloom.nn.recurrent import CELLS, LSTM, Bidirectional, Cell, keep_ended, reverse
 from seqloom.nn.scores import SCORES, Bilinear
-from seqloom.nn.tape import tap
-from seqloom.shapes import Features, Float, Rows, RowTokens, Tensor
+from seqloom.nn.tape import listening, tap
+from seqloom.shapes import Features, Float, Int, Rows, RowTokens, States, Tensor
 
 Dropout = Annotated[float, Field(ge=0.0, lt=1.0)]
 
@@ -69,9 +69,12 @@ class RecurrentEncoder(Encoder):
                 width=settings.width,
                 both=settings.bidirectional,
                 learned_start=settings.start == "learned",
+                name=f"encoder.{layer}",
             )
-            for size in inputs
+            for layer, size in enumerate(inputs)
         )
+        self.layer_taps = tuple(f"encoder.{layer}.states" for layer in range(settings.layers))
+        self.step_taps = tuple(name for layer in self.layers for name in _bidirectional(layer).step_taps)
         self.dropout = CheapDropout(settings.dropout)
         attends = settings.self_attention
         self.self_attention = None if attends is None else SelfAttention(attends, width=settings.width)
@@ -81,11 +84,14 @@ class RecurrentEncoder(Encoder):
     def forward(self, source: Source) -> Memory:
         lengths = source.lengths
         x = self.vectors(source)  # B S D
+        x = tap("encoder.inputs", x)
         if self.reverse:
             x = reverse(x, lengths)
         summary = []
-        for layer in self.layers:
+        for layer, name in zip(self.layers, self.layer_taps, strict=True):
             x, final = layer(self.dropout(x), lengths)
+            if listening(name):
+                x = self._seen(name, x, lengths)
             summary.append(final)
         if self.reverse:
             x = reverse(x, lengths)
@@ -93,6 +99,17 @@ class RecurrentEncoder(Encoder):
         if self.self_attention is not None:
             x = self.self_attention(x, source.mask)
         return Memory(tap("encoder.states", x), source.mask, tuple(summary))
+
+    def _seen(self, name: str, x: States, lengths: Int[Tensor, "B"]) -> States:
+        """A layer's states past their tap, in the order of the source."""
+        if not self.reverse:
+            return tap(name, x)
+        return reverse(tap(name, reverse(x, lengths)), lengths)
+
+
+def _bidirectional(module: nn.Module) -> Bidirectional:
+    assert isinstance(module, Bidirectional)
+    return module
 
 
 class Uses(config.Settings):
@@ -194,6 +211,10 @@ class RecurrentDecoder(Decoder):
         self.recurrence, self.next_layer = settings.context.recurrence, settings.context.next_layer
         self._build_inputs(settings, encoder)
         self._build_readout(settings)
+        self.layer_taps = tuple(f"decoder.{layer}.states" for layer in range(settings.layers))
+        self.step_taps = tuple(f"decoder.{layer}.steps" for layer in range(settings.layers))
+        for layer, name in enumerate(self.step_taps):
+            self._cell(layer).name = name
         self.bridge = Bridge(settings.start, [self._cell(layer) for layer in range(settings.layers)], encoder)
 
     def _build_inputs(self, settings: Settings, encoder: Encoder | None) -> None:
@@ -266,7 +287,7 @@ class RecurrentDecoder(Decoder):
         return State(state, sources)
 
     def forward(self, tokens: RowTokens, state: State, lengths: Rows | None = None) -> tuple[Features, State]:
-        x = self.dropout(self.embedding(tokens))  # N T E
+        x = tap("decoder.inputs", self.dropout(tap(TARGET, self.embedding(tokens))))  # N T E
         if not self.steps_alone:
             return self._block(x, state, lengths)
         features = []
@@ -298,6 +319,7 @@ class RecurrentDecoder(Decoder):
             cell = self._cell(layer)
             names = [f"{layer}.{part}" for part in cell.parts]
             x, final = cell(self.dropout(x) if layer else x, tuple(state.rows[name] for name in names), lengths)
+            x = tap(self.layer_taps[layer], x)
             rows |= dict(zip(names, final, strict=True))
         if self.attention is not None and context is None:
             queries = torch.cat([last, x[:, :-1]], dim=1) if self.asks_previous else x

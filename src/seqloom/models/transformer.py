@@ -12,11 +12,13 @@ seen. Without an encoder there is no attention to a memory: a language model, or
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal
 
 import torch
 from pydantic import Field, model_validator
 from torch import nn
+from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from seqloom.batch import Source
@@ -26,7 +28,7 @@ from seqloom.models.single import Cross, Layer, Shape, SingleSteps
 from seqloom.nn.dropout import CheapDropout
 from seqloom.nn.entrance import Dropout, Entrance, StackSettings, draw_xavier, from_the_start
 from seqloom.nn.feedforward import Activation, FeedForward
-from seqloom.nn.frontends import Embedding, Vectors
+from seqloom.nn.frontends import TARGET, Embedding, Vectors
 from seqloom.nn.fusion import compiling, fusible
 from seqloom.nn.layers import mean_of_real
 from seqloom.nn.multihead import CrossHeads, Grown, HeadWeights, Kept, Remembered, SelfHeads, View
@@ -159,6 +161,8 @@ class TransformerEncoder(Encoder):
         self.vectors = Vectors(embedding, frames)
         self.entrance = Entrance(settings, given=self.vectors.width, embedded=embedding is not None)
         self.layers = nn.ModuleList(EncoderLayer(settings, f"encoder.{i}") for i in range(settings.layers))
+        self.layer_taps = tuple(f"encoder.{i}.states" for i in range(settings.layers))
+        self.self_taps = tuple(f"encoder.{i}.self" for i in range(settings.layers))
         self.norm = nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()
         self.head_width, self.checkpointing = settings.width // settings.heads, settings.checkpointing
         draw_xavier(self.layers)
@@ -167,11 +171,12 @@ class TransformerEncoder(Encoder):
     def forward(self, source: Source) -> Memory:
         mask = source.mask
         places = from_the_start(mask.shape[1], mask.device)
-        x = self.entrance(self.vectors(source), places, mask.shape[1])  # B S D
+        x = tap("encoder.inputs", self.entrance(self.vectors(source), places, mask.shape[1]))  # B S D
         turn = self.entrance.positions.turn(places, self.head_width, x)
         view = View(visible=mask[:, None, None], turn=turn)
-        for layer in self.layers:
+        for layer, name in zip(self.layers, self.layer_taps, strict=True):
             x = checkpoint(layer, x, view, use_reentrant=False) if _again(self, layer) else layer(x, view)
+            x = tap(name, x)
         x = tap("encoder.states", self.norm(x).masked_fill(~mask[..., None], 0.0))
         return Memory(x, mask, ((mean_of_real(x, mask),),))
 
@@ -207,6 +212,7 @@ class TransformerDecoder(Decoder):
         self.norm = nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()
         self.heads, self.head_width = settings.heads, settings.width // settings.heads
         self.checkpointing = settings.checkpointing
+        self.layer_taps = tuple(f"decoder.{i}.states" for i in range(settings.layers))
         self.self_taps = tuple(f"decoder.{i}.self" for i in range(settings.layers))
         self.attention_taps = () if encoder is None else tuple(f"decoder.{i}.cross" for i in range(settings.layers))
         self._flat: SingleSteps | None = None
@@ -222,7 +228,7 @@ class TransformerDecoder(Decoder):
         flat = [self._layer(i).flat() for i in range(len(self.layers))]
         self._flat = SingleSteps(flat, self.entrance, self.norm, shape)
 
-    # --- state: rows "0", ... (N G P d), "read" (N); sources "0.keys", "0.values", ... (B H S d), "mask" (B S) -------
+    # --- state: rows "0", ... (N G P d), "read" (N), "held" (N 0); sources "0.keys", "0.values" (B H S d), "mask" (B S)
 
     def start(self, memories: Mapping[str, Memory] | None, rows: int) -> State:
         empty = next(self.parameters()).new_empty(rows, 2 * self.heads, 0, self.head_width)
@@ -237,6 +243,15 @@ class TransformerDecoder(Decoder):
             sources |= zip(_names(i), cross.keep(memory.states), strict=True)
         return State(kept, sources)
 
+    def held(self, state: State, room: int) -> State:
+        """Empty slots behind those that are filled; `held` (N 0) says that they are there."""
+        rows = len(state.rows["0"])
+        read = state.rows.get("read")
+        if read is None:
+            read = torch.full((rows,), state.rows["0"].shape[2], device=state.rows["0"].device)
+        kept = {str(i): F.pad(state.rows[str(i)], (0, 0, 0, room)) for i in range(len(self.layers))}
+        return State({**kept, "read": read, "held": read.new_empty(rows, 0)}, state.sources)
+
     def forward(self, tokens: RowTokens, state: State, lengths: Rows | None = None) -> tuple[Features, State]:
         steps, filled, read = tokens.shape[1], state.rows["0"].shape[2], state.rows.get("read")
         if self._flat is not None and steps == 1 and lengths is None and read is None and _plain():
@@ -244,29 +259,35 @@ class TransformerDecoder(Decoder):
             return features[:, None], State(rows, state.sources)
         before = filled if read is None else read[:, None]  # how much was read: by all rows alike, or by each
         places = from_the_start(steps, tokens.device) + before  # n T
-        x = self.entrance(self.embedding(tokens), places, filled + steps)  # N T D
-        view = self._view(places, filled, read is not None, x)
+        embedded = tap(TARGET, self.embedding(tokens))
+        held = "held" in state.rows
+        slots = filled if held else filled + steps
+        x = tap("decoder.inputs", self.entrance(embedded, places, slots))  # N T D
+        view = replace(self._view(places, slots, read is not None, x), held=held)
         rows = {}
         weights: Tensor | None = None
         for i in range(len(self.layers)):
             x, rows[str(i)], weights = self._run(i, x, view, state)
+            x = tap(self.layer_taps[i], x)
         if lengths is not None or read is not None:
             rows["read"] = places[:, 0] + (steps if lengths is None else lengths)
+        if held:
+            rows["held"] = state.rows["held"]
         features = tap("decoder.states", self.norm(x))
         if self.shares_weights:
             assert weights is not None
             features = torch.cat([features, weights.mean(1)], dim=-1)  # N T D+S
         return features, State(rows, state.sources)
 
-    def _view(self, places: Places, filled: int, ragged: bool, like: States) -> View:
-        """Slot s is seen from place p where s <= p; the usual calls need no mask to say so."""
+    def _view(self, places: Places, count: int, ragged: bool, like: States) -> View:
+        """Of `count` slots, s is seen from place p where s <= p; the usual calls need no mask to say so."""
         steps = places.shape[1]
         turn = self.entrance.positions.turn(places, self.head_width, like)
-        if not filled:
+        if count == steps and not ragged:
             return View(causal=steps > 1, turn=turn)
         if steps == 1 and not ragged:
             return View(turn=turn)
-        slots = from_the_start(filled + steps, places.device)
+        slots = from_the_start(count, places.device)
         return View(visible=(slots <= places[..., None])[:, None], turn=turn, slots=places if ragged else None)
 
     def _run(self, i: int, x: Features, view: View, state: State) -> tuple[Features, Grown, HeadWeights | None]:

@@ -1,4 +1,8 @@
-"""Front ends: how a source or target token becomes a vector (learned, one-hot, or given)."""
+"""Front ends: how a source or target token becomes a vector (learned, one-hot, or given).
+
+Taps: `source.embedded` = what an encoder reads (B S E), passed by the source, then by each extra in turn;
+`target.embedded` = what a decoder reads (N T E). A joint model passes both, each with its own tokens.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +18,11 @@ from seqloom import config
 from seqloom.batch import Source
 from seqloom.config import Table
 from seqloom.errors import SeqloomError
+from seqloom.nn.tape import tap
 from seqloom.shapes import Float, Int, Tensor
 from seqloom.specials import PAD
+
+SOURCE, TARGET = "source.embedded", "target.embedded"
 
 
 class Embedding(nn.Module, ABC):
@@ -101,4 +108,5 @@ class Vectors(nn.Module):
 
     def forward(self, source: Source) -> Float[Tensor, "B S D"]:
         values = source.vectors(self.embedding)
-        return values.masked_fill(~source.mask[..., None], 0.0)  # NaN behind the mask must not reach a gradient
+        real = values.masked_fill(~source.mask[..., None], 0.0)  # NaN behind the mask must not reach a gradient
+        return tap(SOURCE, real)

@@ -41,6 +41,7 @@ class View:
     causal: bool = False  # slots are the tokens of this call, and none sees a later one
     turn: Turn | None = None
     slots: Int[Tensor, "N T"] | None = None  # None: behind those that are filled
+    held: bool = False  # there is room in the slots that are kept: none is added
 
 
 class MultiHead(nn.Module):
@@ -98,7 +99,7 @@ class SelfHeads(MultiHead):
         if view.turn is not None:
             qkv = torch.cat([turned(qkv[:, :, : 2 * heads], view.turn), qkv[:, :, 2 * heads :]], dim=2)
         query, new = qkv.transpose(1, 2).split([heads, 2 * heads], dim=1)  # N H T d, N G T d
-        grown = new if kept is None else appended(kept, new, view.slots)
+        grown = new if kept is None else appended(kept, new, view.slots, view.held)
         keys, values = grown.chunk(2, dim=1)
         return self.attend(query, (keys, values), view)[0], grown
 
@@ -153,11 +154,11 @@ def looked_up(
     return used @ values
 
 
-def appended(kept: Kept, new: Float[Tensor, "N G T d"], slots: Int[Tensor, "N T"] | None) -> Grown:
-    """Kept keys and values and new ones: behind them, or in the given slots of P + T."""
+def appended(kept: Kept, new: Float[Tensor, "N G T d"], slots: Int[Tensor, "N T"] | None, held: bool = False) -> Grown:
+    """Kept keys and values and new ones: behind them, or in the given slots of P + T; where room is held, of P."""
     if not kept.shape[2]:
         return new
-    grown = torch.cat([kept, new], dim=2)  # N G P+T d: where slots are given, the end is only room
+    grown = kept if held else torch.cat([kept, new], dim=2)  # N G P+T d: where slots are given, the end is only room
     return grown if slots is None else grown.scatter_(2, slots[:, None, :, None].expand_as(new), new)
 
 

@@ -18,6 +18,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from seqloom import config
 from seqloom.config import Table
 from seqloom.nn.packed import is_packed, linear
+from seqloom.nn.tape import listening, tap
 from seqloom.shapes import Float, Int, Tensor
 
 Parts = tuple[Tensor, ...]  # (h,) or (h, c), each N D
@@ -25,9 +26,13 @@ X = TypeVar("X", Tensor, PackedSequence)
 
 
 class Cell(nn.Module, ABC):
-    """One layer, one direction. `parts` says what its state is made of; the first part is its output."""
+    """One layer, one direction. `parts` says what its state is made of; the first part is its output.
+
+    Tap: `<name>` = the state after each step, its parts side by side (N PD). Whoever listens makes the loop run.
+    """
 
     parts: ClassVar[tuple[str, ...]]
+    name = ""  # of the tap; whoever builds a stack of cells names them
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -42,11 +47,19 @@ class Cell(nn.Module, ABC):
     ) -> tuple[Float[Tensor, "N T D"], Parts]:
         """Outputs at every step, and the state after each row's last real step (zero steps leave it as it was)."""
         outputs = []
+        heard = self.heard
         for t in range(x.shape[1]):
             new = self.step(x[:, t], state)
+            if heard:
+                new = tap(self.name, torch.cat(new, dim=-1)).chunk(len(new), dim=-1)
             state = new if lengths is None else keep_ended(lengths > t, new, state)
             outputs.append(new[0])
         return torch.stack(outputs, dim=1), state
+
+    @property
+    def heard(self) -> bool:
+        """Does somebody listen to single steps? Inside of a kernel there are none."""
+        return bool(self.name) and listening(self.name)
 
 
 def keep_ended(real: Tensor, new: Sequence[Tensor], old: Sequence[Tensor]) -> Parts:
@@ -71,7 +84,7 @@ class FusedCell(Cell):
     def forward(
         self, x: Float[Tensor, "N T I"], state: Parts, lengths: Int[Tensor, "N"] | None = None
     ) -> tuple[Float[Tensor, "N T D"], Parts]:
-        if x.shape[1] == 1:  # decoding: no packing, no layout change
+        if x.shape[1] == 1 or self.heard:  # decoding: no packing, no layout change
             return super().forward(x, state, lengths)
         if lengths is None:
             outputs, final = self._run(x, state)
@@ -192,10 +205,16 @@ def reverse(x: Float[Tensor, "B S D"], lengths: Int[Tensor, "B"]) -> Float[Tenso
 class Bidirectional(nn.Module):
     """One encoder layer: a cell forward and, if asked, one backward, states concatenated."""
 
-    def __init__(self, cell: config.Settings, *, inputs: int, width: int, both: bool, learned_start: bool) -> None:
+    def __init__(
+        self, cell: config.Settings, *, inputs: int, width: int, both: bool, learned_start: bool, name: str = ""
+    ) -> None:
+        """`name` is that of the taps: `<name>.steps`, and `<name>.backward` of the cell that reads backwards."""
         super().__init__()
         size = width // 2 if both else width
         self.cells = nn.ModuleList(CELLS.build(cell, inputs=inputs, size=size) for _ in range(2 if both else 1))
+        self.step_taps = tuple(f"{name}.{way}" for way in ("steps", "backward")[: len(self.cells)]) if name else ()
+        for module, tap_name in zip(self.cells, self.step_taps, strict=False):
+            _cell(module).name = tap_name
         self.starts = nn.ModuleList(Start(_cell(module), learned_start) for module in self.cells)
 
     def forward(self, x: Float[Tensor, "B S I"], lengths: Int[Tensor, "B"]) -> tuple[Float[Tensor, "B S D"], Parts]:

@@ -8,13 +8,14 @@ looking costs no graph; a loss that is computed from what passed asks for `keep_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from types import TracebackType
 
 import torch
 
-from seqloom.shapes import Tensor
+from seqloom.shapes import Int, Tensor
 
 Replacement = Callable[[Tensor, int], Tensor]  # (what passes, how often the tap was passed before) -> what goes on
 
@@ -79,3 +80,40 @@ class Tape:
     def joined(self, name: str, dim: int) -> Tensor:
         """All passes joined along the target dimension: one step at a time or all at once, the result is the same."""
         return torch.cat(self._records[name], dim=dim)
+
+
+@contextmanager
+def told_apart(name: str, parts: Sequence[tuple[str, Int[Tensor, "B _"]]]) -> Iterator[None]:
+    """Inside, what passes `name` (B S D) is several things in one sequence, each with a tap of its own.
+
+    `parts` are the taps and the places of what passes them. What is at no place of any part passes no tap.
+    """
+    tape = _playing.get()
+    if tape is None or not any(tape.listens(tap_name) for tap_name in (name, *(part for part, _ in parts))):
+        yield
+        return
+    token = _playing.set(_Apart(tape, name, parts))
+    try:
+        yield
+    finally:
+        _playing.reset(token)
+
+
+class _Apart(Tape):
+    """The same tape, for a call in which one tap is passed by several things at once."""
+
+    def __init__(self, outer: Tape, name: str, parts: Sequence[tuple[str, Int[Tensor, "B _"]]]) -> None:
+        super().__init__()
+        self._outer, self._name, self._parts = outer, name, parts
+
+    def listens(self, name: str) -> bool:
+        return self._outer.listens(name)
+
+    def pass_by(self, name: str, tensor: Tensor) -> Tensor:
+        if name != self._name:
+            return self._outer.pass_by(name, tensor)
+        for part, places in self._parts:
+            if self._outer.listens(part):
+                index = places[..., None].expand(-1, -1, tensor.shape[-1])  # B s D
+                tensor = tensor.scatter(1, index, self._outer.pass_by(part, tensor.gather(1, index)))
+        return tensor

@@ -67,6 +67,8 @@ class Beam(Strategy):
     At the limit live hypotheses are returned, as truncated, only where fewer than `n_best` have ended.
     """
 
+    steady = True
+
     class Settings(BeamSettings):
         kind: Literal["beam"] = "beam"
 

@@ -7,7 +7,7 @@ and do not belong here: `lexical.py` is a strategy. Those that say what a whole 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Literal
 
 import torch
@@ -47,6 +47,10 @@ class Banned(Constraint):
         self.tokens = settings.tokens
         self._known: Bool[Tensor, "1 W"] | None = None  # the answer for the last width, most often the next one's too
 
+    @property
+    def steady(self) -> Hashable:
+        return "banned", self.tokens
+
     def start(self, lengths: Lengths, limits: Lengths, hypotheses: int) -> State:
         tokens = torch.tensor(self.tokens, dtype=torch.long, device=lengths.device)
         return State({}, {"tokens": tokens.repeat(len(lengths), 1)})
@@ -76,9 +80,14 @@ class BannedPhrases(Constraint):
 
     def __init__(self, settings: Settings) -> None:
         self.memory = max((len(phrase) - 1 for phrase in settings.phrases), default=0)
+        self.phrases = settings.phrases
         heads = [[ANYTHING] * (self.memory + 1 - len(phrase)) + list(phrase[:-1]) for phrase in settings.phrases]
         self._heads = torch.tensor(heads, dtype=torch.long).view(len(heads), self.memory)  # P L, aligned at the end
         self._lasts = torch.tensor([phrase[-1] for phrase in settings.phrases], dtype=torch.long)
+
+    @property
+    def steady(self) -> Hashable:
+        return "banned phrases", self.phrases
 
     def start(self, lengths: Lengths, limits: Lengths, hypotheses: int) -> State:
         self._heads, self._lasts = self._heads.to(lengths.device), self._lasts.to(lengths.device)
@@ -147,6 +156,10 @@ class Length(Constraint):
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+
+    @property
+    def steady(self) -> Hashable:
+        return "length"  # its bounds stand in its state
 
     def start(self, lengths: Lengths, limits: Lengths, hypotheses: int) -> State:
         settings = self.settings
@@ -223,6 +236,10 @@ class Prefix(Constraint):
         self._ids, self._lengths = ids, prefixes.lengths
         self._largest = int(ids.max()) if ids.numel() else 0
 
+    @property
+    def steady(self) -> Hashable:
+        return "prefix"  # its tokens stand in its state
+
     def start(self, lengths: Lengths, limits: Lengths, hypotheses: int) -> State:
         ids, own = (values.to(lengths.device) for values in (self._ids, self._lengths))
         if len(ids) != len(lengths):
@@ -271,17 +288,23 @@ class Rules:
         every = [Banned(Banned.Settings(tokens=UNSPEAKABLE)), *constraints]
         self._constraints = sorted(every, key=lambda constraint: constraint.overrules)
         self._device = lengths.device
-        self._states = [constraint.start(lengths, limits, hypotheses) for constraint in self._constraints]
+        self.states = [constraint.start(lengths, limits, hypotheses) for constraint in self._constraints]
+
+    @property
+    def steady(self) -> Hashable | None:
+        """What their recorded steps depend on; None where one of them cannot be recorded."""
+        parts = tuple(constraint.steady for constraint in self._constraints)
+        return None if None in parts else parts
 
     def allowed(self, width: int) -> Bool[Tensor, "#N W"]:
         mask = torch.ones(1, width, dtype=torch.bool, device=self._device)
-        for constraint, state in zip(self._constraints, self._states, strict=True):
+        for constraint, state in zip(self._constraints, self.states, strict=True):
             mask = constraint.narrow(mask, state)
         return mask
 
     def select(self, rows: Rows, sources: Int[Tensor, "b"] | None) -> None:
-        self._states = [state.select(rows, sources) for state in self._states]
+        self.states = [state.select(rows, sources) for state in self.states]
 
     def advance(self, tokens: Rows) -> None:
-        pairs = zip(self._constraints, self._states, strict=True)
-        self._states = [constraint.advance(tokens, state) for constraint, state in pairs]
+        pairs = zip(self._constraints, self.states, strict=True)
+        self.states = [constraint.advance(tokens, state) for constraint, state in pairs]

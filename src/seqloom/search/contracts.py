@@ -7,6 +7,7 @@ does), neither loops over rows, and both are built anew for every search. Nothin
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Hashable
 from typing import ClassVar
 
 from seqloom.models.contracts import State
@@ -23,6 +24,9 @@ class Strategy(ABC):
     seed: int = 0
     reorders: ClassVar[bool] = True  # False: a row only ever continues itself, so no state need be moved
     promises: ClassVar[bool] = False  # True: phrases that must occur do occur
+    steady: ClassVar[bool] = (
+        False  # True: a step asks nothing of the device and changes no shape, so it can be recorded
+    )
     normalisation: Normalisation = Unnormalised(Unnormalised.Settings())
     keep: int | None = None  # of the endings, only the first so many different ones; None: all of them
 
@@ -44,6 +48,14 @@ class Constraint(ABC):
 
     overrules: ClassVar[bool] = False  # True: asked last, and may allow again what others forbade
     whole: ClassVar[str] = ""  # what it is called, where it says what a whole output is: a prefix must then fit it
+
+    @property
+    def steady(self) -> Hashable | None:
+        """All of it that stands outside of its state; equal ones can share a recorded step.
+
+        None: a step asks something of the device, or changes a shape, and cannot be recorded.
+        """
+        return None
 
     @abstractmethod
     def start(self, lengths: Lengths, limits: Lengths, hypotheses: int) -> State:

@@ -70,6 +70,8 @@ class Independent(Strategy):
 class Greedy(Independent):
     """The likeliest token at every step; of equals, the lower id."""
 
+    steady = True
+
     class Settings(config.Settings):
         kind: Literal["greedy"] = "greedy"
 

@@ -30,7 +30,7 @@ from seqloom.specials import UNK
 Observer = Callable[[int, Frontier], None]  # sees the frontier after every step: what a beam tree is drawn from
 LEAVE_SHARE = 1 / 8  # done sources leave the batch once they are so many: moving the memory has a price as well
 
-__all__ = ["Limits", "Observer", "Walk", "Wishes", "search"]
+__all__ = ["Limits", "Observer", "Walk", "Wishes", "search", "searched"]
 
 
 def search(
@@ -51,9 +51,22 @@ def search(
     must occur, any number per source; only a strategy that promises it takes them. What `advice` says of each token
     is added when hypotheses are compared: it enters `score`, and never `log_prob`, which is the scorer's alone.
     """
+    return searched(
+        scorer, sources, strategy, Wishes(limits or Limits(), constraints, prefixes, phrases, advice), observer
+    )
+
+
+def searched(
+    scorer: Scorer,
+    sources: Mapping[str, Source],
+    strategy: config.Settings,
+    wishes: Wishes,
+    observer: Observer | None = None,
+) -> list[list[Hypothesis]]:
+    """`search`, its wishes in one."""
     if not len(source_lengths(sources)):
         return []
-    walk = Walk(scorer, sources, strategy, Wishes(limits or Limits(), constraints, prefixes, phrases, advice))
+    walk = Walk(scorer, sources, strategy, wishes)
     while not walk.done:
         walk.step()
         if observer is not None:
@@ -114,10 +127,17 @@ class Walk:
     def offers(self) -> Offers:
         """What the scorer and the constraints offer next; asked once a step, because it takes their states further."""
         self._make_way()
+        offers = self.told()
+        if self.steps == 0 and bool(offers.log_probs.isnan().any()):
+            raise diverged()
+        return offers
+
+    def told(self) -> Offers:
+        """What is offered after the last tokens, states being in their order."""
         last = self.frontier.last.flatten()
         told = [each.step(last, state) for each, state in zip(self.scorers, self.states, strict=True)]
         self.states = [state for _, state in told]
-        log_probs, *others = (_trusted(log_probs, self.steps) for log_probs, _ in told)  # N W
+        log_probs, *others = (_exact(log_probs) for log_probs, _ in told)  # N W
         advice = _widened(others[0], log_probs.shape[1]) if others else None
         return Offers(log_probs, self.rules.allowed(log_probs.shape[-1]), advice)
 
@@ -182,8 +202,10 @@ def _widened(advice: StepLogProbs, width: int) -> StepLogProbs:
     return advice if missing <= 0 else torch.cat([advice, advice[:, UNK : UNK + 1].expand(-1, missing)], 1)
 
 
-def _trusted(log_probs: StepLogProbs, step: int) -> StepLogProbs:
-    """At least float32, so that sums of many terms stay exact; a model that answers with NaN is refused at once."""
-    if step == 0 and bool(log_probs.isnan().any()):
-        raise SeqloomError("E_DIVERGED", "the model's log-probabilities are not numbers", fix="check its weights")
+def _exact(log_probs: StepLogProbs) -> StepLogProbs:
+    """At least float32, so that sums of many terms stay exact."""
     return log_probs if log_probs.dtype == torch.float64 else log_probs.float()
+
+
+def diverged() -> SeqloomError:
+    return SeqloomError("E_DIVERGED", "the model's log-probabilities are not numbers", fix="check its weights")
