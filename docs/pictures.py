@@ -15,7 +15,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 import seqloom
-from seqloom.probe.explain import AttentionMap, attention
+from seqloom.probe.explain import AttentionMap
 
 WORDS = ("spinningwheel", "threadweaver")  # in no dictionary: the model has to make them up
 INK, PAPER = "#1f2430", "#ffffff"
@@ -49,7 +49,7 @@ def main() -> None:
     model = seqloom.load(sys.argv[1])
     figure, places = plt.subplots(1, 2, figsize=(12.5, 4.9), dpi=130, facecolor=PAPER)
     for axes, word in zip(places, WORDS, strict=True):
-        draw(axes, attention(model.network, model.codecs, word, searching=model.recipe.search))
+        draw(axes, model.explain(word).map())
     figure.text(
         0.5,
         0.02,

@@ -19,7 +19,7 @@ from seqloom.data.tokenizers import Characters
 from seqloom.errors import SeqloomError
 from seqloom.models.model import EncoderDecoder
 from seqloom.nn.tape import Tape
-from seqloom.probe.explain import AttentionMap, attention
+from seqloom.probe.explain import AttentionMap, Explanation, Forced, explained
 from seqloom.probe.heatmap import LONGEST, Style, render, style_of
 from seqloom.specials import BOS, EOS
 
@@ -45,6 +45,12 @@ def network(decoder: dict[str, object]) -> EncoderDecoder:
     ).eval()
 
 
+def looked(model: EncoderDecoder, source: str, target: str) -> Explanation:
+    codecs = Codecs(codec(), codec())
+    pair, encoded = codecs.pair(source, target)
+    return explained(model, codecs, source, Forced(encoded, pair.target))
+
+
 DECODERS: dict[str, dict[str, object]] = {
     "luong": {"kind": "luong"},
     "bahdanau": {"kind": "bahdanau"},
@@ -56,7 +62,7 @@ DECODERS: dict[str, dict[str, object]] = {
 @pytest.mark.parametrize("decoder", DECODERS.values(), ids=DECODERS)
 def test_weights_and_probabilities_are_those_of_stepping(decoder: dict[str, object]) -> None:
     model, both = network(decoder), codec()
-    found = attention(model, Codecs(both, both), "abc", "fed")
+    found = looked(model, "abc", "fed").map()
     source = ended([np.asarray(both.encode("abc"))])
     state = model.start({"source": source}, 1)
     weights, probabilities = [], []
@@ -74,27 +80,16 @@ def test_weights_and_probabilities_are_those_of_stepping(decoder: dict[str, obje
     np.testing.assert_allclose(found.weights.sum(-1), 1.0, atol=1e-5)
 
 
-def test_without_an_output_the_one_of_search_is_explained() -> None:
-    model, both = network(DECODERS["luong"]), codec()
-    found = attention(model, Codecs(both, both), "abc")
-    text = "".join(found.output[:-1])
-    again = attention(model, Codecs(both, both), "abc", text)
-    assert again.output == found.output
-    np.testing.assert_array_equal(again.weights, found.weights)
-
-
-def test_a_model_without_attention_says_so() -> None:
-    both = codec()
+def test_a_model_without_attention_has_no_map_and_says_so() -> None:
+    found = looked(network({"kind": "rnn"}), "abc", "abc")
+    assert found.weights.shape == (0, 0, 4, 4)
     with pytest.raises(SeqloomError, match="no attention") as refused:
-        attention(network({"kind": "rnn"}), Codecs(both, both), "abc", "abc")
+        found.map()
     assert refused.value.code == "E_USAGE"
 
 
-def test_an_empty_text_is_refused_and_an_empty_output_is_one_row() -> None:
-    model, both = network(DECODERS["luong"]), codec()
-    with pytest.raises(SeqloomError, match="empty"):
-        attention(model, Codecs(both, both), "")
-    assert attention(model, Codecs(both, both), "abc", "").output == ("<eos>",)
+def test_an_empty_output_is_one_row() -> None:
+    assert looked(network(DECODERS["luong"]), "abc", "").map().output == ("<eos>",)
 
 
 # --- drawing -----------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from seqloom.config import Plain
 from seqloom.data.report import Severity
 from seqloom.errors import SeqloomError, nearest
 from seqloom.files import atomic_write, file_error
-from seqloom.probe.explain import AttentionMap, attention
+from seqloom.probe.explain import AttentionMap
 from seqloom.recipe import load_recipe
 
 SHOWN = 10  # test examples that are shown with their outputs
@@ -142,13 +142,10 @@ def look_inside(model: Model, shown: list[Shown]) -> AttentionMap | None:
 
     None for a model without attention: the recipe is the person's to change.
     """
-    chosen = max(shown, key=lambda one: (one.right, len(one.prediction.tokens)))
-    try:
-        return attention(model.network, model.codecs, chosen.prediction.source, searching=model.recipe.search)
-    except SeqloomError as error:
-        if error.code != "E_USAGE":
-            raise
+    if not model.recipe.model.attends:
         return None
+    chosen = max(shown, key=lambda one: (one.right, len(one.prediction.tokens)))
+    return model.explain(chosen.prediction.source).map()
 
 
 def next_commands(demo: Demo, place: Place) -> list[tuple[str, str]]:

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+from seqloom.api.diagnose import Diagnoses, diagnose
 from seqloom.api.frequencies import TrainingWords
 from seqloom.api.load import load
 from seqloom.api.model import Model
@@ -85,6 +86,7 @@ class RunEvaluation:
     outputs: tuple[str, ...]
     by_frequency: tuple[FrequencyRow, ...] | None = None  # None where training counts are not known
     decoding: Decoding | None = None
+    diagnosis: Diagnoses | None = None  # None where nobody asked for it
 
     @property
     def sentences(self) -> int:
@@ -119,6 +121,7 @@ class RunEvaluation:
             "length_unit": self.length_unit,
             "by_frequency": None if rows is None else [frequency_dict(row) for row in rows],
             "decoding": None if self.decoding is None else asdict(self.decoding),
+            "diagnosis": None if self.diagnosis is None else self.diagnosis.as_dict(),
         }
 
     def __repr__(self) -> str:
@@ -170,8 +173,10 @@ class Judge:
             by_frequency=None if self.words is None else self.words.accuracy(outputs, references),
         )
 
-    def run(self, model: Model, examples: Sequence[Example], options: Options | None = None) -> RunEvaluation:
-        """What a model says to the examples, with all that only a model can tell."""
+    def run(
+        self, model: Model, examples: Sequence[Example], options: Options | None = None, diagnosing: bool = False
+    ) -> RunEvaluation:
+        """What a model says to the examples, with all that only a model can tell; `diagnosing` searches once more."""
         options = options or Options(on_long="skip")
         started_at = time.perf_counter()
         predictions = list(model.predict([example.inputs for example in examples], options))
@@ -181,7 +186,12 @@ class Judge:
             report,
             evaluation=replace(report.evaluation, perplexity=_perplexity(model, examples)),
             decoding=_decoding(model, options, examples, predictions, seconds),
+            diagnosis=self._diagnosis(model, examples, options) if diagnosing else None,
         )
+
+    def _diagnosis(self, model: Model, examples: Sequence[Example], options: Options) -> Diagnoses:
+        """Each error by its cause; the worst are so by the first metric."""
+        return Diagnoses.of(list(diagnose(model, examples, options)), examples, next(iter(self.metrics.values())))
 
 
 def evaluate(
@@ -192,11 +202,13 @@ def evaluate(
     metrics: Sequence[MetricSpec] | None = None,
     samples: int = 1000,
     seed: int = SEED,
+    diagnosing: bool = False,
 ) -> RunEvaluation:
     """Decode the examples (default: the recipe's test set) and judge the outputs (default: by the recipe's metrics).
 
     Examples may be the name of a data file, read as `seqloom evaluate --data` reads it. `samples` and `seed` are the
     bootstrap's. Unless `options` say otherwise, a source over the recipe's maximum is judged as an empty output.
+    `diagnosing` tells search errors from model errors, sentence by sentence.
     """
     if isinstance(model, (str, Path)):
         model = load(model)
@@ -204,7 +216,7 @@ def evaluate(
         chosen = from_spec(str(examples), model.recipe)
     else:
         chosen = held_out(model.recipe) if examples is None else list(examples)
-    return Judge(model, metrics, samples, seed).run(model, prepared(chosen, model.recipe), options)
+    return Judge(model, metrics, samples, seed).run(model, prepared(chosen, model.recipe), options, diagnosing)
 
 
 def evaluate_files(

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 import torch
@@ -43,10 +43,16 @@ from seqloom.metrics.perplexity import perplexity
 from seqloom.models.contracts import Scorer
 from seqloom.models.generator import Generator, shifted
 from seqloom.models.narrowed import Narrowed, can_be_narrowed
+from seqloom.nn.tape import playing
 from seqloom.recipe import Recipe, parameters
 from seqloom.search.hypotheses import Hypothesis
-from seqloom.search.loop import search
+from seqloom.search.loop import Observer, searched
+from seqloom.search.steady import Recordings
 from seqloom.shapes import Nll
+
+if TYPE_CHECKING:
+    from seqloom.probe.edits import Edits
+    from seqloom.probe.explain import Explanation
 
 Several = list[str] | list[dict[str, str]] | tuple[Inputs, ...]
 FEW_TOKENS, SHARES = 512, 4  # workers get batches of at least so many source tokens, and so many of them each
@@ -177,23 +183,28 @@ class Model:
         return covered(self, sources, found, options.coverage_penalty) if options.coverage_penalty else found
 
     def search(
-        self, sources: Sequence[Encoded], options: Options, prefixes: Tokens | None = None
+        self,
+        sources: Sequence[Encoded],
+        options: Options,
+        prefixes: Tokens | None = None,
+        observer: Observer | None = None,
     ) -> list[list[Hypothesis]]:
         """Hypotheses for encoded sources, as one batch; `prefixes` are one for each, instead of the options' own."""
         asking = self.asking(options)
         wishes = asking.wishes([self.codecs.begun(asking.prefix, encoded) for encoded in sources], self.advice)
         begun = wishes.prefixes if prefixes is None else prefixes
+        wishes = replace(wishes, prefixes=begun)
+        scorer, batch = self.stepped(options, begun), self.sources(sources)
         with self.precision():
-            return search(
-                self.stepped(options, begun),
-                self.sources(sources),
-                asking.strategy,
-                limits=wishes.limits,
-                constraints=wishes.constraints,
-                prefixes=begun,
-                phrases=wishes.phrases,
-                advice=wishes.advice,
-            )
+            found = None
+            if self.recordings is not None and observer is None and not playing():
+                found = self.recordings.search(scorer, batch, asking.strategy, wishes)
+            return searched(scorer, batch, asking.strategy, wishes, observer) if found is None else found
+
+    @cached_property
+    def recordings(self) -> Recordings | None:
+        """Where steps of a search are recorded: on a GPU."""
+        return Recordings(self.device) if self.device.type == "cuda" else None
 
     def stepped(self, options: Options, prefixes: Tokens | None) -> Scorer:
         """What search steps: the network, or what stands in its place; with a shortlist, for this one search."""
@@ -283,6 +294,14 @@ class Model:
         chosen = validated(Options, {**options, "prefix": prefix, "split": False}, "options")
         self.refuse_long([text], chosen)
         return alternatives(self, text, k, chosen)
+
+    def explain(
+        self, text: Inputs, target: str | None = None, edits: Edits | None = None, likeliest: int = 5, **options: object
+    ) -> Explanation:
+        """Why it answers a text as it does, or what it thinks of a given target: weights, probabilities, the beam."""
+        from seqloom.api.explain import Question, explain  # most models are never asked
+
+        return explain(self, Question(text, target, edits, likeliest), validated(Options, options, "options"))
 
     # --- given targets -----------------------------------------------------------------------------------------------
 

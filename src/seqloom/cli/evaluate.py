@@ -16,12 +16,16 @@ from seqloom.cli.sink import Sink, same_file
 from seqloom.errors import SeqloomError, nearest
 
 if TYPE_CHECKING:
+    from seqloom.api.diagnose import Diagnoses
     from seqloom.api.evaluate import Judge, RunEvaluation
     from seqloom.api.model import Model
     from seqloom.api.options import Options
     from seqloom.api.search_errors import SearchErrors
     from seqloom.data.readers import Example
     from seqloom.metrics.evaluation import Score
+
+
+SHOWN = 200  # characters of a text of the worst examples
 
 
 class Part(StrEnum):
@@ -69,6 +73,9 @@ def command(
     search_errors: int = typer.Option(
         None, min=1, help="On so many sources: how often do beams of 1 to 10 miss the best output?"
     ),
+    diagnose: bool = typer.Option(
+        False, "--diagnose", help="Tell search errors from model errors, with their symptoms and the worst examples."
+    ),
     int8: bool = typer.Option(False, "--int8", help="On a CPU: with weights in 8 bits, as 'predict --int8' answers."),
     settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="Change a key of the run's recipe."),
     samples: int = typer.Option(1000, min=1, max=1_000_000, help="Bootstrap samples of the 95 % intervals."),
@@ -84,6 +91,9 @@ def command(
         raise SeqloomError(
             "E_USAGE", "an output file is judged as it is: no search is made", fix="leave out the search"
         )
+    if diagnose and outputs is not None:
+        fix = "leave --outputs or --diagnose out"
+        raise SeqloomError("E_USAGE", "an output file cannot be diagnosed: only a run can score references", fix=fix)
     how = {"device": device, "threads": threads, "settings": settings, "int8": int8, "workers": 0}
     model = _opened(runs or [], ensemble, how)
     if model is None and outputs is None:
@@ -101,9 +111,9 @@ def command(
     if outputs is not None:
         systems.append(_file(judge, outputs, examples))
     elif model is not None:
-        systems += [_run(judge, model, examples, wish) for wish in options]
+        systems += [_run(judge, model, examples, wish, diagnose) for wish in options]
     if against is not None:
-        systems.append(_second(judge, against, examples, options[-1], (device, threads)))
+        systems.append(_second(judge, against, examples, options[-1], (device, threads), diagnose))
     systems = _told_apart(systems, outputs or " ".join(runs), against)
     _caution(examples, model, outputs)
     if write_outputs is not None:
@@ -207,10 +217,10 @@ def _keep(gates: list[tuple[str, float]], system: RunEvaluation) -> None:
 # --- the systems ---------------------------------------------------------------------------------------------------
 
 
-def _run(judge: Judge, model: Model, examples: list[Example], options: Options) -> RunEvaluation:
+def _run(judge: Judge, model: Model, examples: list[Example], options: Options, diagnose: bool) -> RunEvaluation:
     from seqloom.api.testset import prepared
 
-    return judge.run(model, prepared(examples, judge.recipe), options)
+    return judge.run(model, prepared(examples, judge.recipe), options, diagnose)
 
 
 def _file(judge: Judge, path: str, examples: list[Example]) -> RunEvaluation:
@@ -221,7 +231,12 @@ def _file(judge: Judge, path: str, examples: list[Example]) -> RunEvaluation:
 
 
 def _second(
-    judge: Judge, system: str, examples: list[Example], options: Options, machine: tuple[str, int | None]
+    judge: Judge,
+    system: str,
+    examples: list[Example],
+    options: Options,
+    machine: tuple[str, int | None],
+    diagnose: bool,
 ) -> RunEvaluation:
     from seqloom.api.testset import OTHER_DATA, same_data
 
@@ -231,7 +246,7 @@ def _second(
     assert model is not None
     if judge.recipe is not None and not same_data(judge.recipe, model.recipe):
         say.talk(f"caution: {system} {OTHER_DATA}")
-    return _run(judge, model, examples, options)
+    return _run(judge, model, examples, options, diagnose)
 
 
 def _told_apart(systems: list[RunEvaluation], first: str, second: str | None) -> list[RunEvaluation]:
@@ -284,6 +299,7 @@ def print_report(systems: list[RunEvaluation]) -> None:
     _print_frequencies(systems)
     for system in systems:
         _print_decoding(system, several=len(systems) > 1)
+        _print_diagnosis(system, several=len(systems) > 1)
 
 
 def _print_scores(systems: list[RunEvaluation]) -> None:
@@ -362,6 +378,42 @@ def _print_decoding(system: RunEvaluation, several: bool) -> None:
     ]
     print()
     say.table(f"Confidence{of}: promised and true", ["confidence", "outputs", "promised", "right"], rows, notes)
+
+
+def _print_diagnosis(system: RunEvaluation, several: bool) -> None:
+    from seqloom.probe.symptoms import visible
+
+    told = system.diagnosis
+    if told is None:
+        return
+    of = f" of {system.name}" if several else ""
+    whole = max(1, len(told.items))
+    rows = [(verdict, f"{count:,}", say.percent(count / whole)) for verdict, count in told.verdicts.items()]
+    print()
+    say.table(f"Diagnosis{of}", ["verdict", "outputs", "share"], rows, _partings(told))
+    if told.errors:
+        found = [("reference out of reach", told.barred), *told.symptoms.items()]
+        shares = [(kind, f"{count:,}", say.percent(count / told.errors)) for kind, count in found]
+        print()
+        say.table(f"Symptoms{of}", ["symptom", "outputs", "share of the errors"], shares)
+        print()
+        say.data(f"The worst{of} by {told.metric}:")
+        for item, value in told.worst():
+            say.data(f"{item.where}  {told.metric} {value:.1f}  {item.line}")
+            source, output, reference = (visible(text, SHOWN) for text in (item.source, item.output, item.reference))
+            say.data(f"  ! {source} -> {output}   (wanted: {reference})")
+
+
+def _partings(told: Diagnoses) -> list[str]:
+    """How far off the model was where output and reference part, on average."""
+    if told.mean_rank is None:
+        return []
+    line = (
+        f"Where output and reference part, the right token has rank {told.mean_rank:,.1f} on average, "
+        f"{told.median_rank:,.0f} as the median"
+    )
+    mass = told.mean_mass
+    return [f"{line}." if mass is None else f"{line}; {say.percent(mass)} of the attention lay on its source word."]
 
 
 # --- plots ---------------------------------------------------------------------------------------------------------

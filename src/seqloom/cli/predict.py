@@ -13,6 +13,7 @@ import typer
 
 from seqloom.cli import say
 from seqloom.cli.answers import STDIN, CloseLook, Job, as_one
+from seqloom.cli.extras import given_extras, refuse_missing
 from seqloom.cli.sink import same_file
 from seqloom.errors import SeqloomError, nearest
 
@@ -402,22 +403,9 @@ def _input_form(codecs: Codecs, extra: list[str], json_input: bool, has_text: bo
     """How sources and extras are told; E_USAGE for an extra that the model does not know, or that nobody gives."""
     from seqloom.data.inputs import InputForm
 
-    names = list(codecs.extras)
-    given: dict[str, str] = {}
-    for assignment in extra:
-        name, equals, value = assignment.partition("=")
-        if not equals:
-            raise SeqloomError("E_USAGE", f"--extra {assignment!r} is not of the form NAME=TEXT")
-        if name not in names:
-            fix = f"this model reads: {', '.join(['source', *names])}"
-            raise SeqloomError("E_USAGE", f"--extra {name!r}: no such input{nearest(name, names)}", fix=fix)
-        if name in given:
-            raise SeqloomError("E_USAGE", f"--extra {name} is given twice")
-        given[name] = value
-    form = InputForm(names, given, json_input)
+    form = InputForm(list(codecs.extras), given_extras(codecs, extra), json_input)
     if has_text and json_input:
         raise SeqloomError("E_USAGE", "--json-input is for lines of a file, and --text is one text")
-    if has_text and (missing := form.columns[1:]):
-        what = f"this model also reads {', '.join(missing)}"
-        raise SeqloomError("E_USAGE", what, fix=" ".join(f"--extra {name}=TEXT" for name in missing))
+    if has_text:
+        refuse_missing(form.columns[1:])
     return form

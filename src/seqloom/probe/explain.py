@@ -1,28 +1,36 @@
-"""Where a model looked: attention weights and probabilities of one output, from one forced pass over it.
+"""Why a model said what it said: one forced pass over an output, with everybody listening.
 
-Search carries no weights along; reading the finished output at once gives the same ones (law 1). Nothing here draws,
-prints or changes the model.
+Search carries no weights along; reading the finished output at once gives the same ones (law 1). What comes out is
+plain arrays with labels: where each token looked, how probable it was, what else might have stood there. Nothing here
+searches, draws, prints or changes the model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
-from jaxtyping import Float32
+from jaxtyping import Float32, Float64
 
-from seqloom.batch import Source
+from seqloom.batch import Batch
 from seqloom.config import Plain
-from seqloom.data.batching import collate_pairs, collate_sources
-from seqloom.data.codecs import Codecs, Ids, Pair
-from seqloom.data.examples import Inputs
+from seqloom.data.batching import collate_pairs
+from seqloom.data.codecs import Codecs, Encoded, Ids, Pair
 from seqloom.errors import SeqloomError
+from seqloom.models.contracts import Encoder
 from seqloom.models.generator import Generator
-from seqloom.search.loop import search
+from seqloom.nn.tape import Replacement, Tape
+from seqloom.probe.align import Looked, Picks
+from seqloom.probe.tree import Tree
+from seqloom.shapes import Tensor
 from seqloom.specials import EOS
-from seqloom.tasks.transduce import SearchSettings
+
+DIGITS = 6  # of what is written to JSON
+
+Weights = Float32[np.ndarray, "L H T S"]
 
 
 @dataclass(frozen=True)
@@ -49,47 +57,201 @@ class AttentionMap:
         return {
             "source": list(self.source),
             "output": list(self.output),
-            "weights": self.weights.tolist(),
-            "probabilities": self.probabilities.tolist(),
+            "weights": _plain(self.weights),
+            "probabilities": _plain(self.probabilities),
         }
 
 
+@dataclass(frozen=True)
+class Told:
+    """One output token: how probable it was where it stands, and what was likeliest there, itself included."""
+
+    token: str
+    log_prob: float
+    rank: int  # 1: nothing was likelier
+    likeliest: tuple[tuple[str, float], ...]  # (token, log-probability), best first
+
+    @property
+    def runners_up(self) -> list[tuple[str, float]]:
+        """What else was likely."""
+        return [(token, log_prob) for token, log_prob in self.likeliest if token != self.token]
+
+    def as_dict(self) -> dict[str, Plain]:
+        others: list[Plain] = [{"token": token, "log_prob": round(value, DIGITS)} for token, value in self.likeliest]
+        return {"token": self.token, "log_prob": round(self.log_prob, DIGITS), "rank": self.rank, "likeliest": others}
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One answer, looked at from all sides. `weights` has no layer where the model has no attention."""
+
+    text: str
+    answer: str
+    source: tuple[str, ...]  # S: the tokens read, their end included; then those of extras
+    output: tuple[Told, ...]  # T: the tokens said, their end included
+    read: tuple[int, ...]  # S: the word of the source's text that a token is a part of; -1: none
+    said: tuple[int, ...]  # T: the same of the answer
+    weights: Weights
+    within_source: Float32[np.ndarray, "l h S S"]  # self-attention, where the encoder has it
+    within_output: Float32[np.ndarray, "l h T T"]  # self-attention, where the decoder has it
+    tree: Tree | None = None  # how the answer was found, where it was searched for
+    extras: Mapping[str, str] = field(default_factory=dict)
+    truncated: bool = False  # the answer was cut off: its end is not its own
+
+    @property
+    def log_prob(self) -> float:
+        return sum(told.log_prob for told in self.output[: len(self.output) - self.truncated])
+
+    @cached_property
+    def mean(self) -> Float32[np.ndarray, "T S"]:
+        """The weights of the last layer averaged over its heads."""
+        averaged: Float32[np.ndarray, "T S"] = self.weights[-1].mean(axis=0)
+        return averaged
+
+    def entropy(self) -> Float64[np.ndarray, "L H T"]:
+        """How spread each token's weights are, in bits: 0 where it looked at one place."""
+        weights = self.weights.astype(np.float64)
+        logs = np.log2(weights, out=np.zeros_like(weights), where=weights > 0)
+        spread: Float64[np.ndarray, "L H T"] = np.abs((weights * logs).sum(-1))
+        return spread
+
+    def coverage(self) -> Float64[np.ndarray, "S"]:
+        """How much each source token was looked at by the whole answer: the sum of the last layer's mean weights."""
+        summed: Float64[np.ndarray, "S"] = self.mean.astype(np.float64).sum(0)
+        return summed
+
+    def by_words(self, picks: Picks | None = None) -> Float64[np.ndarray, "t s"]:
+        """How much each word of the answer looked at each word of the text."""
+        own = [place for place, word in enumerate(self.read) if word >= 0]
+        columns = slice(own[0], own[-1] + 1) if own else slice(0)
+        looked = Looked(self.weights[..., columns], self.read[columns], self.said[:-1])
+        return looked.by_words(picks or Picks())
+
+    def map(self, layer: int | None = None, head: int | None = None, words: bool = False) -> AttentionMap:
+        """The weights to be drawn: of a layer (None: the last) and a head (None: all), counted from 1.
+
+        With `words`, pieces are merged: probabilities of a word's pieces are multiplied.
+        """
+        self._check(layer, head)
+        if words:
+            probabilities = [float(np.exp(self._of_word(self.said, word))) for word in range(max(self.said) + 1)]
+            merged = self.by_words(Picks(layer, head)).astype(np.float32)
+            labels = tuple(self.text.split())[: merged.shape[1]], tuple(self.answer.split())[: merged.shape[0]]
+            return AttentionMap(*labels, merged[None], np.array(probabilities[: len(merged)], dtype=np.float32))
+        chosen = self.weights[-1 if layer is None else layer - 1]
+        shown = chosen if head is None else chosen[head - 1 : head]
+        tokens = tuple(told.token for told in self.output)
+        return AttentionMap(self.source, tokens, shown, np.exp([told.log_prob for told in self.output], dtype="f4"))
+
+    def _check(self, layer: int | None, head: int | None) -> None:
+        layers, heads = self.weights.shape[:2]
+        if not layers:
+            what = "this model has no attention: its decoder reads one vector, so there is no map to draw"
+            raise SeqloomError("E_USAGE", what, fix="train a decoder with attention, such as model.decoder.kind: luong")
+        for what, wanted, count in (("layer", layer, layers), ("head", head, heads)):
+            if wanted is not None and not 1 <= wanted <= count:
+                raise SeqloomError("E_USAGE", f"{what} {wanted}: this model has {what}s 1 to {count}")
+
+    def _of_word(self, words: Sequence[int], wanted: int) -> float:
+        return sum(told.log_prob for told, word in zip(self.output, words, strict=True) if word == wanted)
+
+    def as_dict(self) -> dict[str, Plain]:
+        """Plain data for JSON."""
+        return {
+            "source": self.text,
+            **({"extras": dict(self.extras)} if self.extras else {}),
+            "answer": self.answer,
+            "log_prob": round(self.log_prob, DIGITS),
+            "truncated": self.truncated,
+            "source_tokens": list(self.source),
+            "source_words": list(self.read),
+            "output": [told.as_dict() for told in self.output],
+            "output_words": list(self.said),
+            "weights": _plain(self.weights),
+            "within_source": _plain(self.within_source),
+            "within_output": _plain(self.within_output),
+            **({"entropy": _plain(self.entropy()), "coverage": _plain(self.coverage())} if len(self.weights) else {}),
+            **({} if self.tree is None else {"tree": self.tree.as_dict()}),
+        }
+
+
+@dataclass(frozen=True)
+class Forced:
+    """An input and an output, as tokens: what a pass is forced over."""
+
+    encoded: Encoded
+    tokens: Ids  # of the output, without its end
+
+    def batch(self, device: torch.device) -> Batch:
+        pair = Pair(self.encoded.source, self.tokens, 0, self.encoded.extras, self.encoded.copies)
+        return collate_pairs([pair]).to(device)
+
+
 @torch.inference_mode()
-def attention(
+def explained(
     network: Generator,
     codecs: Codecs,
-    inputs: Inputs,
-    output: str | None = None,
-    searching: SearchSettings | None = None,
-) -> AttentionMap:
-    """The map of `inputs` and `output`, where no output is given of the one that search finds.
-
-    E_USAGE when the model has no attention, or the text no tokens.
-    """
-    encoded = codecs.encode(inputs)
-    if not encoded.own:
-        raise SeqloomError("E_USAGE", "an empty text has nothing to attend to")
-    device = next(network.parameters()).device
-    if output is None:
-        sources = {name: source.to(device) for name, source in collate_sources([encoded]).items()}
-        said: Ids = np.asarray(_found(network, sources, searching), dtype=np.int64)
-    else:
-        said = codecs.pair(inputs, output)[0].target
-    batch = collate_pairs([Pair(encoded.source, said, 0, encoded.extras, encoded.copies)]).to(device)
-    network.eval()
-    layers = network.attention(batch)  # each 1 H T S
-    if not layers:
-        what = "this model has no attention: its decoder reads one vector, so there is no map to draw"
-        raise SeqloomError("E_USAGE", what, fix="train a decoder with attention, such as model.decoder.kind: luong")
-    return AttentionMap(
-        source=codecs.positions(encoded),
-        output=tuple(codecs.said([*said.tolist(), EOS], encoded.foreign)),
-        weights=layers[-1][0].float().cpu().numpy(),
-        probabilities=torch.exp(-network.nll(batch)[0]).cpu().numpy(),
+    text: str,
+    forced: Forced,
+    *,
+    likeliest: int = 5,
+    replace: Mapping[str, Replacement] | None = None,
+) -> Explanation:
+    """One output under the eyes of everybody; `replace` is what passes instead of the model's own (see `edits`)."""
+    batch = forced.batch(next(network.parameters()).device)
+    encoder = getattr(network, "encoder", None)
+    own = encoder.self_taps if isinstance(encoder, Encoder) else ()
+    said = network.decoder.self_taps if network.attention_taps != network.decoder.self_taps else ()
+    with Tape(*network.attention_taps, *own, *said, replace=replace) as tape:
+        features, state = network.forced(batch)
+        log_probs = network.head.log_probs(features, state)[0].float()  # T W
+    ids = [*forced.tokens.tolist(), EOS]
+    steps = _told(log_probs, ids, codecs, forced.encoded.foreign, likeliest)
+    pieces = [told.token for told in steps[:-1]]
+    answer = codecs.target.tokenizer.decode(pieces)
+    source = codecs.positions(forced.encoded)
+    before = len(forced.encoded.source) - forced.encoded.own
+    read = [-1] * before + codecs.source.words(text)
+    return Explanation(
+        text=text,
+        answer=answer,
+        source=source,
+        output=steps,
+        read=(*read, *[-1] * (len(source) - len(read))),
+        said=(*_words(codecs, pieces, answer), -1),
+        weights=_stacked(network.attended(tape, batch), (len(ids), len(source))),
+        within_source=_stacked([tape.joined(name, dim=2) for name in own], (len(source), len(source))),
+        within_output=_stacked([tape.joined(name, dim=2) for name in said], (len(ids), len(ids))),
     )
 
 
-def _found(network: Generator, sources: Mapping[str, Source], searching: SearchSettings | None) -> list[int]:
-    chosen = searching or SearchSettings()
-    best = search(network, sources, chosen.strategy, limits=chosen.limits)[0][0]
-    return list(best.tokens)
+def _told(
+    log_probs: Tensor, ids: Sequence[int], codecs: Codecs, foreign: Sequence[str], count: int
+) -> tuple[Told, ...]:
+    wanted = torch.tensor(ids, device=log_probs.device)[:, None]
+    own = log_probs.gather(1, wanted)
+    ranks = ((log_probs > own).sum(1) + 1).tolist()
+    top = log_probs.topk(min(count, log_probs.shape[1]))
+    steps = zip(ids, own[:, 0].tolist(), ranks, top.indices.tolist(), top.values.tolist(), strict=True)
+    return tuple(
+        Told(codecs.said([token], foreign)[0], value, rank, tuple(zip(codecs.said(best, foreign), values, strict=True)))
+        for token, value, rank, best, values in steps
+    )
+
+
+def _words(codecs: Codecs, pieces: Sequence[str], answer: str) -> list[int]:
+    """The word of each piece; none where the pieces do not spell the answer (half a character of a byte model)."""
+    words = codecs.target.tokenizer.words(pieces, answer)
+    return words if len(words) == len(pieces) else [-1] * len(pieces)
+
+
+def _stacked(layers: Sequence[Tensor], shape: tuple[int, int]) -> Weights:
+    """The layers of one pair as one array."""
+    if not layers:
+        return np.zeros((0, 0, *shape), dtype=np.float32)
+    return torch.stack([layer[0] for layer in layers]).float().cpu().numpy()
+
+
+def _plain(values: np.ndarray) -> Plain:
+    found: Plain = np.asarray(values, dtype=np.float64).round(DIGITS).tolist()
+    return found

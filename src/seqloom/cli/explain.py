@@ -1,0 +1,279 @@
+"""`seqloom explain RUN TEXT`: where it looked, how sure it was, what else it might have said, how search found it."""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from seqloom.cli import say
+from seqloom.cli.extras import given_extras, refuse_missing
+from seqloom.cli.inside import WIDTH, Looks, examples_of, refuse_alone, show
+from seqloom.errors import SeqloomError
+
+if TYPE_CHECKING:
+    from seqloom.api.explain import Question
+    from seqloom.api.model import Model
+    from seqloom.api.options import Options
+    from seqloom.probe.explain import AttentionMap, Explanation
+
+SHOWN = 4  # runners-up of a token that are printed
+
+
+def command(
+    run: str = typer.Argument(..., metavar="RUN", help="The run or bundle to look into."),
+    text: str = typer.Argument(None, metavar="[TEXT]", help="What it is asked; some looks are at a test set instead."),
+    target: str = typer.Option(None, metavar="TEXT", help="Explain this output instead of the one that search finds."),
+    extra: list[str] = typer.Option([], "--extra", metavar="NAME=TEXT", help="A further source: tags='V;PST'."),
+    beam: int = typer.Option(None, "--beam", "-b", help="Beam search of this size."),
+    greedy: bool = typer.Option(False, "--greedy", help="The likeliest token at every step."),
+    prefix: str = typer.Option("", "--prefix", help="What if the output began with this?"),
+    replace: list[str] = typer.Option([], "--replace", metavar="OLD=NEW", help="What if this word were another?"),
+    ban: list[str] = typer.Option([], "--ban", metavar="PHRASE", help="What if it could not say this?"),
+    attend: list[str] = typer.Option(
+        [], "--attend", metavar="STEP=PLACE", help="What if output token STEP looked there? Or STEP=WEIGHT,WEIGHT,..."
+    ),
+    mask_head: list[str] = typer.Option(
+        [],
+        "--mask-head",
+        metavar="LAYER.HEAD",
+        help="What if this head found nothing? Or encoder.LAYER.HEAD, decoder...",
+    ),
+    layer: int = typer.Option(None, min=1, help="Whose weights are drawn; by default the last layer's."),
+    head: int = typer.Option(None, min=1, help="By default all heads of the layer, averaged."),
+    words: bool = typer.Option(False, "--words", help="Draw words instead of their pieces."),
+    likeliest: int = typer.Option(5, min=1, max=1000, help="So many of the likeliest tokens at each step."),
+    tree: bool = typer.Option(False, "--tree", help="Print the beam as a tree."),
+    attribute: str = typer.Option(
+        None,
+        metavar="METHOD",
+        help="What each word owes to what was read: attention, rollout, gradient, integrated or occlusion.",
+    ),
+    neighbours: int = typer.Option(
+        None, min=1, metavar="K", help="The K training examples whose states are nearest to the text's."
+    ),
+    faithfulness: bool = typer.Option(
+        False,
+        "--faithfulness",
+        help="May attention be read as a reason? Of the text, or of the test set's first pairs.",
+    ),
+    states: bool = typer.Option(False, "--states", help="A map of the encoder's states of the test set (PCA)."),
+    colour: str = typer.Option("length", metavar="length|score|COLUMN", help="With --states: what the map shows."),
+    gradients: bool = typer.Option(
+        False, "--gradients", help="Does what was read long ago still reach the loss? The gradient by distance."
+    ),
+    depth: bool = typer.Option(
+        False, "--depth", help="What layers see, what heads do, and the loss without each of them."
+    ),
+    label: str = typer.Option(None, metavar="COLUMN", help="With --depth: how well each layer tells this column."),
+    scores: bool = typer.Option(
+        False, "--scores", help="With --depth: the recipe's metric without each head as well (slow)."
+    ),
+    data: str = typer.Option(
+        None, metavar="FILE", help="Pairs instead of the run's test set, or {path: ..., extras: {label: 2}}."
+    ),
+    html: Path = typer.Option(None, metavar="FILE", help="Everything as a page that opens from disk."),
+    as_json: bool = typer.Option(False, "--json", help="Everything as one JSON object: all layers, heads, the tree."),
+    device: str = typer.Option("auto", help="auto, cpu, cuda, cuda:N or mps."),
+    threads: int = typer.Option(None, min=1, help="CPU threads."),
+) -> None:
+    """Show why a model answers as it does.
+
+    Prints where each output token looked, how probable it was and what else was likely. An edit (--prefix, --replace,
+    --ban, --attend, --mask-head) is shown beside the answer without it. Without a text, looks at a test set.
+    """
+    from seqloom.api.load import load
+
+    looks = Looks(states, colour, gradients, layer, depth, label, scores, faithfulness and text is None)
+    refuse_alone({"--colour": colour != "length" and not states}, "--states")
+    refuse_alone({"--label": label is not None and not depth, "--scores": scores and not depth}, "--depth")
+    edited = {
+        "--target": [] if target is None else [target],
+        "--extra": extra,
+        "--beam": [] if beam is None else [str(beam)],
+        "--prefix": [prefix] if prefix else [],
+        "--replace": replace,
+        "--ban": ban,
+        "--attend": attend,
+        "--mask-head": mask_head,
+    }
+    if text is None:
+        about = {**{name: bool(values) for name, values in edited.items()}, "--greedy": greedy, "--tree": tree}
+        about |= {"--attribute": bool(attribute), "--neighbours": bool(neighbours), "--html": html is not None}
+        refuse_alone(about, "a TEXT")
+        if not looks.any:
+            fix = "give a TEXT, or --states, --gradients, --depth or --faithfulness"
+            raise SeqloomError("E_USAGE", "nothing to explain", fix=fix)
+        model = load(run, device=device, threads=threads)
+        show(looks.results(model, examples_of(model, data)), as_json)
+        return
+    if looks.any:
+        raise SeqloomError("E_USAGE", "--states, --gradients and --depth look at a test set", fix="leave the TEXT out")
+    refuse_alone({"--data": data is not None and neighbours is None}, "a look at many examples")
+    model = load(run, device=device, threads=threads)
+    usual, asked = _options(beam, greedy, target, tree, prefix, ban)
+    extras = given_extras(model.codecs, extra)
+    refuse_missing([name for name in model.codecs.extras if name not in extras])
+    plain, question = _questions(text, target, extras, (replace, attend, mask_head), likeliest)
+    changed = (plain, usual) != (question, asked)
+    if attribute is not None or neighbours is not None or faithfulness:
+        _closer(model, question, asked, (attribute, neighbours, faithfulness, data), as_json)
+        return
+    before = model_explains(model, plain, usual) if changed else None
+    found = model_explains(model, question, asked)
+    again = _command([run, text], edited, ["--greedy"] if greedy else [])
+    if html is not None:
+        _write(html, found, before, (run, again))
+    if as_json:
+        edit = {} if before is None else {"without_edits": before.as_dict(), "command": again}
+        say.as_json({**found.as_dict(), **edit})
+    elif html is None:
+        if before is not None:
+            say.data(f"without edits: {before.answer}\nwith them:     {found.answer}\n  {again}\n")
+        _print(found, layer, head, words)
+        if tree and found.tree is not None:
+            say.data("\nthe beam: scores, and what became of each hypothesis; * leads to the answer\n")
+            say.data("\n".join(f"  {line}" for line in found.tree.lines()))
+
+
+# --- what is asked ---------------------------------------------------------------------------------------------------
+
+
+def _options(
+    beam: int | None, greedy: bool, target: str | None, tree: bool, prefix: str, ban: list[str]
+) -> tuple[Options, Options]:
+    """How is searched without the edits, and with them."""
+    from seqloom.api.options import Options
+    from seqloom.config import validated
+
+    if greedy and beam is not None:
+        raise SeqloomError("E_USAGE", "--greedy and --beam: choose one")
+    if target is not None and (prefix or ban or beam is not None or greedy or tree):
+        what = "--target is read as it is: nothing is searched for"
+        raise SeqloomError("E_USAGE", what, fix="leave out --prefix, --ban, --beam, --greedy and --tree")
+    searching = {"strategy": {"kind": "greedy"}} if greedy else {"beam": beam}
+    edits = {"prefix": prefix, "banned": tuple(ban)}
+    return validated(Options, searching, "options"), validated(Options, {**searching, **edits}, "options")
+
+
+def _questions(
+    text: str,
+    target: str | None,
+    extras: Mapping[str, str],
+    edits: tuple[list[str], list[str], list[str]],
+    likeliest: int,
+) -> tuple[Question, Question]:
+    """The text as it is, and with its edits (replace, attend, mask_head)."""
+    from seqloom.api.explain import Question, replaced
+    from seqloom.probe.edits import Edits, Look, Silence
+
+    replace, attend, mask_head = edits
+    changed = text
+    for edit in replace:
+        changed = replaced(changed, edit)
+    inner = Edits(tuple(map(Look.parse, attend)), tuple(map(Silence.parse, mask_head))) if attend or mask_head else None
+    plain = Question({**extras, "source": text}, target, likeliest=likeliest)
+    return plain, Question({**extras, "source": changed}, target, inner, likeliest)
+
+
+def model_explains(model: Model, question: Question, options: Options) -> Explanation:
+    """The explanation; E_USAGE where an edit is of a step that the output does not have."""
+    from seqloom.api.explain import explain
+
+    found = explain(model, question, options)
+    looks = () if question.edits is None else question.edits.looks
+    if late := [look for look in looks if look.step > len(found.output)]:
+        what = f"--attend {late[0]}: the output has {len(found.output)} tokens, its end included"
+        raise SeqloomError("E_USAGE", what)
+    return found
+
+
+def _command(places: list[str], options: Mapping[str, Sequence[str]], flags: Sequence[str]) -> str:
+    """The command line that makes these edits."""
+    given = [f"{name}={value}" for name, values in options.items() for value in values]
+    return say.to_type(shlex.join(["seqloom", "explain", *places, *given, *flags]))
+
+
+# --- what is shown ---------------------------------------------------------------------------------------------------
+
+
+def _print(found: Explanation, layer: int | None, head: int | None, words: bool) -> None:
+    if not len(found.weights):
+        say.data("this model has no attention: its decoder reads one vector, so there is no map to draw\n")
+    else:
+        say.data("where it looked: what it read across, what it wrote down, each with its probability p\n")
+        _draw(found.map(layer, head, words))
+        say.data("")
+    rows = [
+        (index, told.token, _p(told.log_prob), told.rank, _others(told.runners_up))
+        for index, told in enumerate(found.output, start=1)
+    ]
+    say.table(f"{found.answer}  (log-probability {found.log_prob:.3f})", ("#", "token", "p", "rank", "or"), rows)
+
+
+def _draw(shown: AttentionMap) -> None:
+    from seqloom.probe.heatmap import render, style_of
+
+    for line in render(shown, (say.width() or WIDTH) - 2, style_of(sys.stdout, os.environ)):
+        say.data(f"  {line}".rstrip())
+
+
+def _p(log_prob: float) -> str:
+    return f"{math.exp(log_prob):.3f}"
+
+
+def _others(runners_up: list[tuple[str, float]]) -> str:
+    return "  ".join(f"{token} {_p(log_prob)}" for token, log_prob in runners_up[:SHOWN])
+
+
+def _closer(
+    model: Model,
+    question: Question,
+    options: Options,
+    looks: tuple[str | None, int | None, bool, str | None],
+    as_json: bool,
+) -> None:
+    """Attribution, neighbours and faithfulness of one answer."""
+    from seqloom.api.attribute import attributed, faithfulness
+    from seqloom.api.states import neighbours
+
+    method, count, asks_faith, data = looks
+    if question.edits is not None:
+        raise SeqloomError("E_USAGE", "--attend and --mask-head edit the answer alone", fix="leave the other look out")
+    told: dict[str, object] = {}
+    if method is not None:
+        found = attributed(model, question.inputs, question.target, method, options)
+        told["attribution"] = found.as_dict()
+        if not as_json:
+            say.data(f"what each token owes to each that was read, by {found.method}, as shares\n")
+            _draw(found.map())
+            say.data("\n" + "\n".join(map(str, found.origins())))
+    if count is not None:
+        training = None if data is None else examples_of(model, data)
+        (near,) = neighbours(model, [question.inputs], training, k=count)
+        told["neighbours"] = near.as_dict()
+        if not as_json:
+            say.data("\n".join(near.lines(say.width() or WIDTH)))
+    if asks_faith:
+        faith = faithfulness(model, question.inputs, options=options)
+        told["faithfulness"] = faith.as_dict()
+        if not as_json:
+            say.data("\n".join(faith.lines()))
+    if as_json:
+        say.as_json(told)  # type: ignore[arg-type]
+
+
+def _write(path: Path, found: Explanation, before: Explanation | None, names: tuple[str, str]) -> None:
+    from seqloom.files import atomic_write
+    from seqloom.probe.page import page
+
+    run, again = names
+    told = page([found], title=found.text, notes=[run], before=before, command=again if before is not None else "")
+    atomic_write(path, told.encode("utf-8"))
+    say.talk(f"wrote {say.shown(path.absolute())}")

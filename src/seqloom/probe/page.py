@@ -1,0 +1,175 @@
+"""Explained answers as one HTML file that opens from disk: no network, no framework, nothing beside it.
+
+What is shown travels as JSON inside of a script element that browsers do not run; `static/page.js` draws it. Every text
+is data of the user: nothing of it can end that element, and the script puts it on the page as text only. A policy in
+the file's head lets this script and this style work, each by its hash, and forbids everything else.
+
+A weight w travels as one byte, q = round(255 sqrt(w)), and is (q / 255)^2 again: off by at most 0.004, and small ones
+keep their size, which entropy and coverage are made of. Nothing here explains, writes a file or opens a browser.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import math
+from collections.abc import Sequence
+from importlib import resources
+
+import numpy as np
+from jaxtyping import Float32
+
+from seqloom.config import Plain
+from seqloom.errors import SeqloomError
+from seqloom.probe.explain import Explanation, Told
+from seqloom.probe.tree import WORDS, Tree
+from seqloom.specials import BOS, SPECIALS
+
+DIGITS = 4  # of log-probabilities and scores
+STEPS = 255  # that a weight is told in
+
+_DANGEROUS = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+
+
+def page(
+    explanations: Sequence[Explanation],
+    *,
+    title: str,
+    notes: Sequence[str] = (),
+    before: Explanation | None = None,
+    command: str = "",
+) -> str:
+    """The whole file. `notes` are lines under the title.
+
+    `before` is the first answer as it is without edits, `command` the command line that makes them.
+    """
+    if not explanations:
+        raise SeqloomError("E_USAGE", "a page shows at least one answer")
+    shown = [*explanations, *([] if before is None else [before])]
+    edit: Plain = None if before is None else {"before": len(explanations), "command": command}
+    fates: dict[str, Plain] = {str(fate): words for fate, words in WORDS.items()}
+    payload: dict[str, Plain] = {
+        "title": title,
+        "notes": list(notes),
+        "begin": SPECIALS[BOS],
+        "steps": STEPS,
+        "fates": fates,
+        "answers": [_answer(one) for one in shown],
+        "edit": edit,
+    }
+    return _filled(title, payload, _plainly(shown))
+
+
+def _filled(title: str, payload: Plain, plainly: str) -> str:
+    static = resources.files("seqloom.probe") / "static"
+    script = (static / "page.js").read_text("utf-8")
+    style = (static / "page.css").read_text("utf-8")
+    policy = (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
+    )
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<title>{_escaped(title)}</title>
+<style>{style}</style>
+</head>
+<body>
+<noscript>
+<h1>{_escaped(title)}</h1>
+<p>The answers alone: maps, probabilities and the beam are drawn by a script, which this browser does not run.</p>
+{plainly}
+</noscript>
+<script type="application/json" id="data">{_inside(payload)}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+# --- text that stays text ------------------------------------------------------------------------------------------
+
+
+def _inside(payload: Plain) -> str:
+    """JSON in ASCII without a character that means something to HTML: nothing can end the element around it."""
+    return json.dumps(payload, allow_nan=False, separators=(",", ":")).translate(_DANGEROUS)
+
+
+def _escaped(text: str) -> str:
+    """Halves of surrogate pairs, which no file can hold, become question marks."""
+    return html.escape(text.encode("utf-8", "replace").decode("utf-8"))
+
+
+def _plainly(shown: Sequence[Explanation]) -> str:
+    return "\n".join(
+        f'<p dir="auto">{_escaped(one.text)}</p>\n<p dir="auto"><strong>{_escaped(one.answer)}</strong></p>'
+        for one in shown
+    )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
+
+
+# --- the payload ---------------------------------------------------------------------------------------------------
+
+
+def _answer(found: Explanation) -> dict[str, Plain]:
+    stacks = {"source": found.weights, "within_source": found.within_source, "within_output": found.within_output}
+    attention: dict[str, Plain] = {name: _packed(stack) for name, stack in stacks.items() if len(stack)}
+    return {
+        "text": found.text,
+        "extras": dict(found.extras),
+        "answer": found.answer,
+        "log_prob": _number(found.log_prob),
+        "truncated": found.truncated,
+        "source": _side(found.source, found.read, found.text),
+        "output": _side([told.token for told in found.output], found.said, found.answer),
+        "steps": [_step(told) for told in found.output],
+        "attention": attention,
+        "tree": None if found.tree is None else _tree(found.tree),
+    }
+
+
+def _side(tokens: Sequence[str], words: Sequence[int], text: str) -> dict[str, Plain]:
+    """Tokens, the word that each is a part of (-1: none), and how the words read."""
+    return {"tokens": list(tokens), "words": list(words), "labels": list(text.split())}
+
+
+def _step(told: Told) -> Plain:
+    likeliest: list[Plain] = [[token, _number(value)] for token, value in told.likeliest]
+    return {"log_prob": _number(told.log_prob), "rank": told.rank, "likeliest": likeliest}
+
+
+def _packed(weights: Float32[np.ndarray, "L H T S"]) -> dict[str, Plain]:
+    """One byte per weight."""
+    codes = np.rint(np.sqrt(np.clip(weights, 0, 1)) * STEPS).astype(np.uint8)
+    return {"shape": list(weights.shape), "codes": base64.b64encode(codes.tobytes()).decode("ascii")}
+
+
+def _tree(tree: Tree) -> list[Plain]:
+    """One short row per node: its parent, step, token, log-probability, total, score, fate and whether it won."""
+    return [
+        [
+            node.parent,
+            node.step,
+            token,
+            _number(node.log_prob),
+            _number(node.total),
+            _number(node.score),
+            str(node.fate),
+            node.won,
+        ]
+        for node, token in zip(tree.nodes, tree.tokens, strict=True)
+    ]
+
+
+def _number(value: float) -> float | None:
+    """None where it is beyond all numbers, which JSON has no word for: what cannot be has log-probability -inf."""
+    return round(value, DIGITS) if math.isfinite(value) else None

@@ -1,0 +1,156 @@
+"""`seqloom explain`: a model that says sentences backwards shows where it looked, and what would be if."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from commands import Command
+from seqloom import Model, SeqloomError, load
+from seqloom.probe.edits import Edits, Look
+
+pytest_plugins = ["command_fixtures"]
+
+TEXT = "ant bee cat dog"
+
+
+@pytest.fixture(scope="module")
+def model(tiny_run: Path) -> Model:
+    return load(tiny_run, device="cpu")
+
+
+def test_a_learned_reversal_is_seen_in_its_weights(model: Model) -> None:
+    found = model.explain(TEXT)
+    assert found.answer == "dog cat bee ant" == model(TEXT).text
+    assert found.by_words().argmax(1).tolist() == [3, 2, 1, 0]
+    assert found.log_prob == pytest.approx(model(TEXT).hypotheses[0].log_prob, abs=1e-4)
+    assert found.tree is not None
+    assert [node.token for node in found.tree.nodes if node.won][1:-1] == model.target.encode(found.answer)
+
+
+def test_what_the_model_thinks_of_a_given_target(model: Model) -> None:
+    found = model.explain(TEXT, "dog cat cat ant")
+    assert found.tree is None
+    assert [told.rank for told in found.output[:2]] == [1, 1]
+    assert found.output[2].rank > 1
+    assert found.output[2].likeliest[0][0] == "bee"
+
+
+def test_looking_elsewhere_changes_what_is_said(model: Model) -> None:
+    found = model.explain(TEXT, edits=Edits((Look.parse("1=1"),)))
+    assert found.weights[0, 0, 0].tolist() == [1, 0, 0, 0, 0]
+    assert found.answer.split()[0] != "dog", "it was not allowed to see it"
+
+
+def test_the_command_line(seqloom: Command, tiny_run: Path) -> None:
+    plain = seqloom("explain", tiny_run, TEXT, "--tree", "--words")
+    assert plain.code == 0, plain.err
+    assert "dog cat bee ant" in plain.out
+    assert "where it looked" in plain.out
+    assert re.search(r"^  \* <s>$", plain.out, re.M)
+    told = json.loads(seqloom("explain", tiny_run, TEXT, "--json").out)
+    assert told["answer"] == "dog cat bee ant"
+    assert len(told["weights"][0][0]) == len(told["output"]) == 5
+    assert any(node["won"] for node in told["tree"]["nodes"])
+    assert "without_edits" not in told
+
+
+def test_every_edit_is_shown_with_the_command_that_makes_it(seqloom: Command, tiny_run: Path) -> None:
+    edits = {
+        "--prefix=cat": "cat ",
+        "--replace=dog=fox": "fox cat bee ant",
+        "--ban=dog": "",
+        "--attend=1=1": "",
+        "--mask-head=1.1": "",
+    }
+    for edit, begins in edits.items():
+        told = json.loads(seqloom("explain", tiny_run, TEXT, edit, "--json").out)
+        assert told["without_edits"]["answer"] == "dog cat bee ant"
+        assert told["answer"].startswith(begins)
+        assert told["answer"] != "dog cat bee ant"
+        again = shlex.split(told["command"])
+        assert again[1] == "explain"
+        assert json.loads(seqloom(*again[1:], "--json").out) == told
+        assert told["command"] in seqloom("explain", tiny_run, TEXT, edit).out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["", "--beam", "3"], "empty"),
+        ([TEXT, "--layer", "2"], "layers 1 to 1"),
+        ([TEXT, "--head", "2"], "heads 1 to 1"),
+        ([TEXT, "--attend", "9=1"], "the output has 5 tokens"),
+        ([TEXT, "--attend", "1"], "cannot be read"),
+        ([TEXT, "--mask-head", "x"], "cannot be read"),
+        ([TEXT, "--replace", "gnu=hen"], "does not stand in the text"),
+        ([TEXT, "--target", "dog", "--beam", "2"], "--target"),
+        ([TEXT, "--greedy", "--beam", "2"], "choose one"),
+        ([TEXT, "--extra", "tags=x"], "no such input"),
+    ],
+)
+def test_what_cannot_be_explained(seqloom: Command, tiny_run: Path, arguments: list[str], said: str) -> None:
+    assert said in seqloom("explain", tiny_run, *arguments).refused("E_USAGE", 2)
+
+
+def test_several_models_as_one_have_no_inside(tiny_run: Path) -> None:
+    from seqloom.api.load import load_ensemble
+
+    with pytest.raises(SeqloomError, match="several models"):
+        load_ensemble([tiny_run, tiny_run]).explain(TEXT)
+
+
+# --- looks at a text, and at many examples --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([TEXT, "--attribute", "occlusion"], "dog <- dog"),
+        ([TEXT, "--faithfulness"], "attention and gradients: tau"),
+        ([TEXT, "--neighbours", "3"], "nearest of"),
+        (["--faithfulness"], "weights permuted"),
+        (["--states"], "of their variance"),
+        (["--states", "--colour", "score"], "by score"),
+        (["--gradients"], "by distance"),
+        (["--depth"], "without it"),
+    ],
+)
+def test_looks(seqloom: Command, tiny_run: Path, arguments: list[str], said: str) -> None:
+    shown = seqloom("explain", tiny_run, *arguments)
+    assert shown.code == 0, shown.err
+    assert said in shown.out
+    told = json.loads(seqloom("explain", tiny_run, *arguments, "--json").out)
+    assert told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "nothing to explain"),
+        (["--tree"], "--tree has no meaning without a TEXT"),
+        (["--html", "x.html"], "--html has no meaning without a TEXT"),
+        ([TEXT, "--states"], "look at a test set"),
+        ([TEXT, "--label", "x"], "--label has no meaning without --depth"),
+        (["--gradients", "--colour", "score"], "--colour has no meaning without --states"),
+        ([TEXT, "--attribute", "magic"], "magic"),
+        ([TEXT, "--attribute", "rollout"], "self-attention"),
+        (["--depth", "--label", "mood"], "no column is called 'mood'"),
+    ],
+)
+def test_looks_that_cannot_be(seqloom: Command, tiny_run: Path, arguments: list[str], said: str) -> None:
+    assert said in seqloom("explain", tiny_run, *arguments).refused("E_USAGE", 2)
+
+
+def test_a_page_is_written_whole(seqloom: Command, tiny_run: Path, tmp_path: Path) -> None:
+    place = tmp_path / "answer.html"
+    shown = seqloom("explain", tiny_run, TEXT, "--replace", "dog=fox", "--html", place)
+    assert shown.code == 0, shown.err
+    text = place.read_text(encoding="utf-8")
+    assert "fox cat bee ant" in text
+    assert "dog cat bee ant" in text
+    assert str(place.name) in shown.err
