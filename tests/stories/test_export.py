@@ -94,5 +94,7 @@ def test_bench_measures_what_was_exported_too(transformer: Path, seqloom: Comman
     assert [speed["engine"] for speed in found["speeds"]] == ["seqloom", "ctranslate2"]
     table = seqloom("bench", transformer, *ways, "--engine", "seqloom")
     assert "tokens/s" in table.out
+    shared = json.loads(seqloom("bench", transformer, *ways[2:], "--batch", "8", "--workers", "2", "--json").out)
+    assert shared["speeds"][0]["tokens_per_second"] > 0
     assert "sizes by commas" in seqloom("bench", transformer, "--batch", "0").refused("E_USAGE", 2)
     assert "one of: seqloom" in seqloom("bench", transformer, "--engine", "x").refused("E_USAGE", 2)

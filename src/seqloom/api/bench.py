@@ -91,19 +91,27 @@ def bench(
     seconds: float = 2.0,
     windows: int = 3,
     threads: int | None = None,
+    workers: int = 1,
 ) -> Bench:
-    """Measure every combination: a window answers batches for so many `seconds`. Texts: by default the test set."""
+    """Measure every combination: a window answers batches for so many `seconds`. Texts: by default the test set.
+
+    With `workers`, as many processes share each batch on a CPU, as they do in `predict`.
+    """
     first = load(run, device=devices[0], threads=threads)
     machine, count = runtime.describe(), torch.get_num_threads()
     chosen = list(islice(texts if texts is not None else _own_texts(first), MOST_TEXTS))
     if not chosen:
         raise SeqloomError("E_EMPTY", "no texts to measure with", fix="give a file of sources, one per line")
     ways = [Way(*way) for way in product(sorted(engines, key=lambda name: name != NATIVE), devices, beams, batches)]
-    known: dict[tuple[str, str], Model | Engine] = {}  # one model serves all its beams and batches
-    for way in ways:
-        if (way.engine, way.device) not in known:
-            known[way.engine, way.device] = _loaded(run, way, threads)
-    turns = [_Turn(way, _predictor(known[way.engine, way.device], way, count), chosen) for way in ways]
+    known: dict[tuple[str, str, int], Model | Engine] = {}  # one model serves all its batches
+
+    def serving(way: Way) -> Model | Engine:
+        key = (way.engine, way.device, way.beam if workers > 1 else 0)  # workers are forked for one kind of question
+        if key not in known:
+            known[key] = _loaded(run, way, threads, workers)
+        return known[key]
+
+    turns = [_Turn(way, _predictor(serving(way), way, count), chosen) for way in ways]
     for turn in turns:
         turn.take(0.0)  # warm-up: one batch at least
     for _ in range(windows):
@@ -151,12 +159,12 @@ class _Turn:
         return Speed(self.way, tokens, texts, statistics.median(ordered), late, len(self.rates))
 
 
-def _loaded(run: str | Path, way: Way, threads: int | None) -> Model | Engine:
+def _loaded(run: str | Path, way: Way, threads: int | None, workers: int) -> Model | Engine:
     if way.engine == ENGINE:
         return load_engine(run, device=way.device, threads=threads)
     if way.engine == ONNX:
         return load_onnx(run, device=way.device, threads=threads)
-    return load(run, device=way.device, threads=threads, int8=way.engine == INT8)
+    return load(run, device=way.device, threads=threads, int8=way.engine == INT8, workers=workers)
 
 
 def _predictor(model: Model | Engine, way: Way, threads: int) -> Predict:
@@ -167,7 +175,8 @@ def _predictor(model: Model | Engine, way: Way, threads: int) -> Predict:
     options = Options.model_validate(wishes)
 
     def predict(texts: Sequence[Inputs]) -> list[Prediction]:
-        torch.set_num_threads(threads)  # another library may have taken them away
+        if model.workers is None:
+            torch.set_num_threads(threads)  # another library may have taken them away
         return list(model.predict(texts, options, len(texts)))
 
     return predict

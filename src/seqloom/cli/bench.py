@@ -31,6 +31,9 @@ def command(
     seconds: float = typer.Option(2.0, "--seconds", min=0.0, help="How long one window is."),
     windows: int = typer.Option(3, "--windows", min=1, help="Windows of each way; their median counts."),
     threads: int | None = typer.Option(None, "--threads", min=1, help="CPU threads."),
+    workers: int = typer.Option(
+        1, "--workers", min=1, max=1024, help="Processes that share each batch on a CPU, of one thread each."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Report the result as JSON on stdout."),
 ) -> None:
     """Measure how fast a model answers on this machine.
@@ -59,6 +62,7 @@ def command(
         seconds=seconds,
         windows=windows,
         threads=threads,
+        workers=workers,
     )
     if as_json:
         say.as_json(found.as_dict())
