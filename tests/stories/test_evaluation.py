@@ -67,7 +67,7 @@ def files(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_folder_is_enough(seqloom, tiny_run: Path) -> None:
     said = seqloom("evaluate", tiny_run)
     assert said.code == 0
-    assert said.err == ""
+    assert said.err == f"report: {tiny_run / 'report.html'}\n"
     for text in ("exact match", "BLEU", "95 % interval", "perplexity", "nrefs:1", "by source length (words)"):
         assert text in said.out
     for text in ("times seen", "Expected calibration error", "sentences/s", "target tokens/s"):

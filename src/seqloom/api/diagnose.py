@@ -198,7 +198,8 @@ class _Doctor:
         answers = self._answers(examples, read)
         wrong: list[int] = []
         for place, answer in answers.items():
-            if matches_any(answer.text, examples[place].references):
+            references = examples[place].references
+            if matches_any(answer.text, [*references, *map(self.model.target.normalise, references)]):
                 found[place] = _bare("right", examples[place], answer.text)
             else:
                 wrong.append(place)

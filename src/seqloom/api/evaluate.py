@@ -87,6 +87,7 @@ class RunEvaluation:
     by_frequency: tuple[FrequencyRow, ...] | None = None  # None where training counts are not known
     decoding: Decoding | None = None
     diagnosis: Diagnoses | None = None  # None where nobody asked for it
+    predictions: tuple[Prediction, ...] = ()  # what the outputs are of, where a model gave them here
 
     @property
     def sentences(self) -> int:
@@ -187,6 +188,7 @@ class Judge:
             evaluation=replace(report.evaluation, perplexity=_perplexity(model, examples)),
             decoding=_decoding(model, options, examples, predictions, seconds),
             diagnosis=self._diagnosis(model, examples, options) if diagnosing else None,
+            predictions=tuple(predictions),
         )
 
     def _diagnosis(self, model: Model, examples: Sequence[Example], options: Options) -> Diagnoses:

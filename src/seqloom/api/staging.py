@@ -19,6 +19,7 @@ from seqloom.recipe import Data
 
 RECIPE, DATA, START, FINISHED, METRICS = "recipe.yaml", "data.json", "start.json", "finished.json", "metrics.jsonl"
 PAIRS = "pairs.json"  # what became of the lines that were read
+REPORT = "report.html"
 NEW = ".new"
 _FOLDERS = ("codec", "cache", "checkpoints", "bundle", "board")
 _FILES = (METRICS, DATA, PAIRS, START, FINISHED)
@@ -83,7 +84,7 @@ def adopt(folder: Path) -> None:
 
 def _clear(folder: Path) -> None:
     """Drop what a run has learned, its recipe first: what is left of it is never taken for a run."""
-    for name in (RECIPE, *_FILES):
+    for name in (RECIPE, REPORT, *_FILES):
         (folder / name).unlink(missing_ok=True)
     for name in _FOLDERS:
         if (folder / name).is_symlink():  # what it leads to was put there by somebody, and stays

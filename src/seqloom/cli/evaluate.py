@@ -12,6 +12,7 @@ import typer
 
 from seqloom.cli import say
 from seqloom.cli.answers import as_one
+from seqloom.cli.reporting import report_path, written
 from seqloom.cli.sink import Sink, same_file
 from seqloom.errors import SeqloomError, nearest
 
@@ -76,6 +77,8 @@ def command(
     diagnose: bool = typer.Option(
         False, "--diagnose", help="Tell search errors from model errors, with their symptoms and the worst examples."
     ),
+    report: Path = typer.Option(None, metavar="FILE", help="Write the report there instead of RUN/report.html."),
+    no_report: bool = typer.Option(False, "--no-report", help="Write no report."),
     int8: bool = typer.Option(False, "--int8", help="On a CPU: with weights in 8 bits, as 'predict --int8' answers."),
     settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="Change a key of the run's recipe."),
     samples: int = typer.Option(1000, min=1, max=1_000_000, help="Bootstrap samples of the 95 % intervals."),
@@ -100,12 +103,14 @@ def command(
         raise SeqloomError("E_USAGE", "nothing to judge", fix="give a RUN, or --outputs FILE with --reference FILE")
     if write_outputs is not None and str(write_outputs) == "-":
         raise SeqloomError("E_USAGE", "stdout holds the report", fix="name a file, or use 'seqloom predict'")
+    page = report_path(runs or [], report, no_report, "" if outputs is None else "an output file has no inside")
     judge = Judge(model, metric, samples)
     gates = [_gate(text, judge, model is not None and outputs is None) for text in fail_under or []]
     if plot is not None:
         _plot_folder(plot)
     examples = chosen_examples(judge.recipe, data, source, reference or (), part.value, outputs is None)
-    _spare_inputs(write_outputs, judge, data, [source, outputs, against, *(reference or [])])
+    for flag, file in (("--write-outputs", write_outputs), ("--report", page)):
+        _spare_inputs(flag, file, judge, data, [source, outputs, against, *(reference or [])])
     options = _options(beam, greedy, search, on_long.value, split)
     systems: list[RunEvaluation] = []
     if outputs is not None:
@@ -128,6 +133,8 @@ def command(
         _print_search_errors(missed)
     if plot is not None:
         _draw(systems, plot)
+    if page is not None and model is not None:
+        _report(page, judge, model, examples, systems, options[0])
     _keep(gates, systems[0])
 
 
@@ -262,8 +269,8 @@ def _told_apart(systems: list[RunEvaluation], first: str, second: str | None) ->
     return found
 
 
-def _spare_inputs(path: Path | None, judge: Judge, data: str | None, named: list[str | None]) -> None:
-    """Outputs never overwrite what they are judged by, nor what the run was trained on."""
+def _spare_inputs(flag: str, path: Path | None, judge: Judge, data: str | None, named: list[str | None]) -> None:
+    """Outputs and reports never overwrite what they are judged by, nor what the run was trained on."""
     from seqloom.api.testset import named_dataset
     from seqloom.data.readers import files_of
 
@@ -271,7 +278,7 @@ def _spare_inputs(path: Path | None, judge: Judge, data: str | None, named: list
     trained = [] if judge.recipe is None else [file for files in judge.recipe.data.files().values() for file in files]
     for name in (*named, *tested, *trained):
         if path is not None and name is not None and same_file(path, name):
-            raise SeqloomError("E_USAGE", "--write-outputs would overwrite an input", where=name, fix="name another")
+            raise SeqloomError("E_USAGE", f"{flag} would overwrite an input", where=name, fix="name another")
 
 
 def _caution(examples: list[Example], model: Model | None, outputs: str | None) -> None:
@@ -286,6 +293,15 @@ def _write_outputs(path: Path, system: RunEvaluation) -> None:
     with Sink(path) as out:
         for output in system.outputs:
             out.write(output.replace("\r\n", " ").replace("\n", " ") + "\n")  # lines in are lines out
+
+
+def _report(
+    path: Path, judge: Judge, model: Model, examples: list[Example], systems: list[RunEvaluation], options: Options
+) -> None:
+    from seqloom.api.report import report, save
+    from seqloom.api.testset import prepared
+
+    written(path, lambda: save(path, report(judge, model, prepared(examples, judge.recipe), systems, options)))
 
 
 # --- tables --------------------------------------------------------------------------------------------------------

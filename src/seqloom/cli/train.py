@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from seqloom.cli import say
+from seqloom.cli.reporting import NAME, written
 from seqloom.errors import INTERRUPTED, PREEMPTED, SeqloomError
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def command(
     device: str | None = typer.Option(None, "--device", help="auto, cpu, cuda, cuda:N or mps."),
     threads: int | None = typer.Option(None, "--threads", min=1, help="CPU threads."),
     profile: bool = typer.Option(False, "--profile", help="Say at the end where the time went."),
+    no_report: bool = typer.Option(False, "--no-report", help="Write no report.html in the end."),
     quiet: bool = typer.Option(False, "--quiet", "-q", help="No talk and no progress."),
     as_json: bool = typer.Option(False, "--json", help="Report the result as JSON on stdout."),
 ) -> None:
@@ -78,7 +80,10 @@ def command(
                 raise SeqloomError("E_USAGE", "several runs begin from a recipe, not from a run", where=str(path))
             _say_many(train_many(path, run, _full_keys(path, assignments), numbers, wishes), as_json, quiet, replace)
         else:
-            _say_one(train(path, run, assignments, wishes("")), as_json, quiet)
+            trained = train(path, run, assignments, wishes(""))
+            if not no_report:
+                _report(trained, stop, quiet)
+            _say_one(trained, as_json, quiet)
 
 
 def _say_phases(phases: Phases) -> None:
@@ -139,6 +144,19 @@ def _full_keys(path: Path, assignments: list[str]) -> list[str]:
 
 
 # --- the end -----------------------------------------------------------------------------------------------------
+
+
+def _report(run: Run, stop: Signals, quiet: bool) -> None:
+    """The report of a run that ended, unless it has one; a signal ends the report at once, and nothing else."""
+    path, ended = run.folder / NAME, run.folder / "finished.json"
+    if run.reason is None or run.reason in STOPPED or stop.reason is not None or not ended.is_file():
+        return
+    if path.exists() and path.stat().st_mtime >= ended.stat().st_mtime:
+        return
+    from seqloom.api.report import write_report
+
+    stop.begin()
+    written(path, lambda: write_report(run.folder, part="dev"), quiet)
 
 
 def _say_one(run: Run, as_json: bool, quiet: bool) -> None:

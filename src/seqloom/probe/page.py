@@ -1,8 +1,9 @@
 """Explained answers as one HTML file that opens from disk: no network, no framework, nothing beside it.
 
-What is shown travels as JSON inside of a script element that browsers do not run; `static/page.js` draws it. Every text
-is data of the user: nothing of it can end that element, and the script puts it on the page as text only. A policy in
-the file's head lets this script and this style work, each by its hash, and forbids everything else.
+What is shown travels as JSON inside of a script element that browsers do not run; `static/view.js` draws an answer,
+`static/page.js` what is around it. Every text is data of the user: nothing of it can end that element, and the script
+puts it on the page as text only. A policy in the file's head lets this script and this style work, each by its hash,
+and forbids everything else.
 
 A weight w travels as one byte, q = round(255 sqrt(w)), and is (q / 255)^2 again: off by at most 0.004, and small ones
 keep their size, which entropy and coverage are made of. Nothing here explains, writes a file or opens a browser.
@@ -56,16 +57,19 @@ def page(
         "begin": SPECIALS[BOS],
         "steps": STEPS,
         "fates": fates,
-        "answers": [_answer(one) for one in shown],
+        "answers": [packed_answer(one) for one in shown],
         "edit": edit,
     }
-    return _filled(title, payload, _plainly(shown))
+    return document(title, payload, _plainly(shown), ("view.js", "page.js"), ("page.css",))
 
 
-def _filled(title: str, payload: Plain, plainly: str) -> str:
+def document(title: str, payload: Plain, plainly: str, scripts: Sequence[str], styles: Sequence[str]) -> str:
+    """A file of its own: `static/`'s scripts, in one scope, draw the payload; `plainly` is for who runs no scripts."""
     static = resources.files("seqloom.probe") / "static"
-    script = (static / "page.js").read_text("utf-8")
-    style = (static / "page.css").read_text("utf-8")
+    script = "\n".join(
+        ["'use strict';", "(() => {", *((static / name).read_text("utf-8") for name in scripts), "})();"]
+    )
+    style = "\n".join((static / name).read_text("utf-8") for name in styles)
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
     )
@@ -77,13 +81,13 @@ def _filled(title: str, payload: Plain, plainly: str) -> str:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <meta name="referrer" content="no-referrer">
-<title>{_escaped(title)}</title>
+<title>{escaped(title)}</title>
 <style>{style}</style>
 </head>
 <body>
 <noscript>
-<h1>{_escaped(title)}</h1>
-<p>The answers alone: maps, probabilities and the beam are drawn by a script, which this browser does not run.</p>
+<h1>{escaped(title)}</h1>
+<p>The texts alone: all pictures are drawn by a script, which this browser does not run.</p>
 {plainly}
 </noscript>
 <script type="application/json" id="data">{_inside(payload)}</script>
@@ -101,14 +105,14 @@ def _inside(payload: Plain) -> str:
     return json.dumps(payload, allow_nan=False, separators=(",", ":")).translate(_DANGEROUS)
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Halves of surrogate pairs, which no file can hold, become question marks."""
     return html.escape(text.encode("utf-8", "replace").decode("utf-8"))
 
 
 def _plainly(shown: Sequence[Explanation]) -> str:
     return "\n".join(
-        f'<p dir="auto">{_escaped(one.text)}</p>\n<p dir="auto"><strong>{_escaped(one.answer)}</strong></p>'
+        f'<p dir="auto">{escaped(one.text)}</p>\n<p dir="auto"><strong>{escaped(one.answer)}</strong></p>'
         for one in shown
     )
 
@@ -120,14 +124,14 @@ def _hash(text: str) -> str:
 # --- the payload ---------------------------------------------------------------------------------------------------
 
 
-def _answer(found: Explanation) -> dict[str, Plain]:
+def packed_answer(found: Explanation) -> dict[str, Plain]:
     stacks = {"source": found.weights, "within_source": found.within_source, "within_output": found.within_output}
     attention: dict[str, Plain] = {name: _packed(stack) for name, stack in stacks.items() if len(stack)}
     return {
         "text": found.text,
         "extras": dict(found.extras),
         "answer": found.answer,
-        "log_prob": _number(found.log_prob),
+        "log_prob": number(found.log_prob),
         "truncated": found.truncated,
         "source": _side(found.source, found.read, found.text),
         "output": _side([told.token for told in found.output], found.said, found.answer),
@@ -143,8 +147,8 @@ def _side(tokens: Sequence[str], words: Sequence[int], text: str) -> dict[str, P
 
 
 def _step(told: Told) -> Plain:
-    likeliest: list[Plain] = [[token, _number(value)] for token, value in told.likeliest]
-    return {"log_prob": _number(told.log_prob), "rank": told.rank, "likeliest": likeliest}
+    likeliest: list[Plain] = [[token, number(value)] for token, value in told.likeliest]
+    return {"log_prob": number(told.log_prob), "rank": told.rank, "likeliest": likeliest}
 
 
 def _packed(weights: Float32[np.ndarray, "L H T S"]) -> dict[str, Plain]:
@@ -160,9 +164,9 @@ def _tree(tree: Tree) -> list[Plain]:
             node.parent,
             node.step,
             token,
-            _number(node.log_prob),
-            _number(node.total),
-            _number(node.score),
+            number(node.log_prob),
+            number(node.total),
+            number(node.score),
             str(node.fate),
             node.won,
         ]
@@ -170,6 +174,6 @@ def _tree(tree: Tree) -> list[Plain]:
     ]
 
 
-def _number(value: float) -> float | None:
+def number(value: float) -> float | None:
     """None where it is beyond all numbers, which JSON has no word for: what cannot be has log-probability -inf."""
     return round(value, DIGITS) if math.isfinite(value) else None

@@ -1,0 +1,48 @@
+"""Where `train` and `evaluate` put a run's report, and that a report is never in the way of what they are for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from seqloom.cli import say
+from seqloom.errors import SeqloomError
+
+NAME = "report.html"  # as `api/staging.py` has it, which is not imported for a name
+
+
+def report_path(runs: list[str], wanted: Path | None, refused: bool, obstacle: str) -> Path | None:
+    """The file to write: as named, else in the run folder; None where nobody can be asked, or nobody wants it.
+
+    `obstacle` is why there can be no report at all, empty where there can.
+    """
+    if wanted is not None and refused:
+        raise SeqloomError("E_USAGE", "--report and --no-report", fix="give one of them")
+    if wanted is not None:
+        if obstacle:
+            raise SeqloomError("E_USAGE", f"no report: {obstacle}", where=str(wanted), fix="leave --report out")
+        if str(wanted) == "-":
+            raise SeqloomError("E_USAGE", "stdout holds the tables", where="--report -", fix="name a file")
+        if not wanted.absolute().parent.is_dir():
+            raise SeqloomError("E_FILE", "no such folder", where=str(wanted.absolute().parent), fix="make it first")
+        return wanted
+    one = len(runs) == 1 and (Path(runs[0]) / "bundle").is_dir()
+    return Path(runs[0]) / NAME if one and not refused and not obstacle else None
+
+
+def written(path: Path, write: Callable[[], object], quiet: bool = False) -> None:
+    """Write it, and say where; whatever goes wrong is one line, and what was trained or judged stands."""
+    if not quiet and sys.stderr.isatty():  # somebody waits
+        say.talk("writing the report; Ctrl-C leaves it out")
+    try:
+        write()
+        line = f"report: {say.shown(path)}"
+    except (KeyboardInterrupt, SystemExit):
+        line = "no report: stopped"
+    except SeqloomError as error:
+        line = f"no report: {error.line.removeprefix('seqloom: ')}"
+    except Exception as error:  # a fault of the report's own
+        line = f"no report: {type(error).__name__}: {error}".splitlines()[0]
+    if not quiet:
+        say.talk(line)
