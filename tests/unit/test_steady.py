@@ -94,6 +94,19 @@ def test_limits_prefixes_and_bans_are_steady(name: str) -> None:
         assert_same(network(name), {"kind": "beam", "size": 4, "n_best": 2}, wishes)
 
 
+@pytest.mark.parametrize("name", ["transformer", "rotary", "joint", "luong"])
+def test_caches_are_as_exact_as_what_is_computed(name: str) -> None:
+    model, settings = network(name), STRATEGIES.settings({"kind": "beam", "size": 3})
+    with torch.autocast("cpu", torch.bfloat16):
+        walk = steady(model, some_sources(), settings, Wishes())
+        assert walk is not None
+        kept = {tensor.dtype for state in walk.moment.states for key, tensor in state.rows.items() if key.isdigit()}
+        assert kept <= {torch.bfloat16}
+        found, wanted = walk.found(), searched(model, some_sources(), settings, Wishes())
+    same = sum(mine[0].tokens == theirs[0].tokens for mine, theirs in zip(found, wanted, strict=False))
+    assert same >= 4, "but for ties"
+
+
 def test_what_changes_shapes_is_left_to_the_loop() -> None:
     model, beam = network("transformer"), STRATEGIES.settings({"kind": "beam"})
     again = CONSTRAINTS.build(CONSTRAINTS.settings({"kind": "no_repeat", "ngram": 2}))

@@ -245,12 +245,12 @@ class TransformerDecoder(Decoder):
 
     def held(self, state: State, room: int) -> State:
         """Empty slots behind those that are filled; `held` (N 0) says that they are there."""
-        rows = len(state.rows["0"])
-        read = state.rows.get("read")
+        first, read = state.rows["0"], state.rows.get("read")
         if read is None:
-            read = torch.full((rows,), state.rows["0"].shape[2], device=state.rows["0"].device)
-        kept = {str(i): F.pad(state.rows[str(i)], (0, 0, 0, room)) for i in range(len(self.layers))}
-        return State({**kept, "read": read, "held": read.new_empty(rows, 0)}, state.sources)
+            read = torch.full((len(first),), first.shape[2], device=first.device)
+        dtype = first.dtype if first.shape[2] else _computed(first)
+        kept = {str(i): F.pad(state.rows[str(i)].to(dtype), (0, 0, 0, room)) for i in range(len(self.layers))}
+        return State({**kept, "read": read, "held": read.new_empty(len(first), 0)}, state.sources)
 
     def forward(self, tokens: RowTokens, state: State, lengths: Rows | None = None) -> tuple[Features, State]:
         steps, filled, read = tokens.shape[1], state.rows["0"].shape[2], state.rows.get("read")
@@ -305,6 +305,12 @@ class TransformerDecoder(Decoder):
         layer = self.layers[i]
         assert isinstance(layer, DecoderLayer)
         return layer
+
+
+def _computed(like: Tensor) -> torch.dtype:
+    """What products give here: less exact numbers under autocast."""
+    kind = like.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else like.dtype
 
 
 def _plain() -> bool:

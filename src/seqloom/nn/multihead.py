@@ -159,7 +159,9 @@ def appended(kept: Kept, new: Float[Tensor, "N G T d"], slots: Int[Tensor, "N T"
     if not kept.shape[2]:
         return new
     grown = kept if held else torch.cat([kept, new], dim=2)  # N G P+T d: where slots are given, the end is only room
-    return grown if slots is None else grown.scatter_(2, slots[:, None, :, None].expand_as(new), new)
+    if slots is None:
+        return grown
+    return grown.scatter_(2, slots[:, None, :, None].expand_as(new), new.to(grown.dtype))
 
 
 def _by_source(x: Float[Tensor, "N H T e"], sources: int) -> Float[Tensor, "B H KT e"]:

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from seqloom import config
 from seqloom.batch import Source, Tokens
+from seqloom.errors import SeqloomError
 from seqloom.models.contracts import Holding, Scorer, State
 from seqloom.search.frontier import Endings, Frontier, Trail
 from seqloom.search.hypotheses import Hypothesis
@@ -143,11 +144,13 @@ class Recordings:
             return None
         shapes = tuple((tuple(tensor.shape), tensor.dtype) for tensor in walk.moment.tensors())
         key = (tuple(map(id, walk.walk.scorers)), strategy.model_dump_json(), walk.walk.rules.steady, shapes)
-        if key in self._known:
-            found = self._known[key].found(walk)
-        elif len(self._known) < MOST_RECORDINGS:
-            found = self._first(key, walk)
-        else:
+        if key not in self._known and len(self._known) >= MOST_RECORDINGS:
+            return None
+        try:
+            found = self._known[key].found(walk) if key in self._known else self._first(key, walk)
+        except (
+            SeqloomError
+        ):  # sources that are done read on here, maybe to places that nobody learned: the loop decides
             return None
         return found[: len(next(iter(sources.values())).mask)]
 
