@@ -46,7 +46,7 @@ def test_the_commands_it_names_can_be_typed(capsys: pytest.CaptureFixture[str]) 
     assert run(["demo", "dates", *SMALL]) == 0
     out = capsys.readouterr().out
     commands = [line.strip() for line in out.splitlines() if line.startswith("  seqloom ")]
-    assert len(commands) == 3
+    assert len(commands) == 4
     for line in commands:
         program, *arguments = shlex.split(line)
         assert program == "seqloom"
@@ -65,7 +65,7 @@ def test_json_is_one_document_and_talk_goes_to_stderr(capsys: pytest.CaptureFixt
     looked = report["attention"]
     for head in looked["weights"]:
         assert [len(row) for row in head] == [len(looked["source"])] * len(looked["output"])
-    assert len(report["next"]) == 3
+    assert len(report["next"]) == 4
 
 
 def test_again_is_quick_and_another_recipe_is_asked_about(capsys: pytest.CaptureFixture[str]) -> None:

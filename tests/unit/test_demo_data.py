@@ -183,7 +183,7 @@ def test_commands_to_type_name_the_files(tmp_path: Path) -> None:
     demo = few(DEMOS["dates"])
     place = prepare(demo, tmp_path / "a b")
     lines = [line for line, _ in next_commands(demo, place)]
-    assert len(lines) == 3
+    assert len(lines) == 4
     assert all(f"'{place.folder}" in line for line in lines)  # quoted for the shell
 
 

@@ -149,11 +149,12 @@ def look_inside(model: Model, shown: list[Shown]) -> AttentionMap | None:
 
 
 def next_commands(demo: Demo, place: Place) -> list[tuple[str, str]]:
-    """Three commands to type, and why."""
+    """Commands to type, and why."""
     run, recipe, other = quote(str(place.run)), quote(str(place.recipe)), quote(str(place.folder / "dot"))
     change = "model.decoder.attention.score=dot"
     return [
         (f"seqloom predict {run} --text {quote(demo.question)}", "ask it something of your own"),
+        (f"seqloom explain {run} {quote(demo.question)} --html answer.html", "see why it says that, on a page"),
         (f"seqloom evaluate {run}", "the full report: by length, by frequency, how honest its confidences are"),
         (f"seqloom train {recipe} --run {other} --set {change}", "change one line of the recipe and compare"),
     ]
