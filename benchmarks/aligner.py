@@ -54,7 +54,7 @@ def training_text(data: Path) -> Pairs:
     """Multi30k and the Python documentation, lower-cased, cut into words as the gold pairs are."""
     both = list(zip(lines(data / "multi30k/train.en.gz"), lines(data / "multi30k/train.fr.gz"), strict=True))
     for line in lines(data / "pydocs-en-fr/train.tsv.gz"):
-        source, target = line.split("\t")[:2]
+        _, source, target = line.split("\t")  # the first column names the document
         both.append((source, target))
     cut = [(words(source), words(target)) for source, target in both]
     return [(e, f) for e, f in cut if 0 < len(e) <= LONGEST and 0 < len(f) <= LONGEST]

@@ -122,14 +122,11 @@ def test_the_other_commands_read_them_from_the_data(seqloom: Command, tmp_path: 
 
 
 def test_attention_names_the_tags_behind_the_source() -> None:
-    from seqloom.probe.explain import attention
-
-    model = library.load(trained("encoder"))
-    found = attention(model.network, model.codecs, {"source": "bad", "tags": "V;PST"})
+    asked = {"source": "bad", "tags": "V;PST"}
+    found = library.load(trained("encoder")).explain(asked)
     assert found.source == ("b", "a", "d", "<eos>", "tags:V", "tags:PST", "tags:<eos>")
     assert found.weights.shape[-1] == 7
-    first = library.load(trained("prefix"))
-    found = attention(first.network, first.codecs, {"source": "bad", "tags": "V;PST"}, "baded")
+    found = library.load(trained("prefix")).explain(asked, "baded")
     assert found.source == ("tags:V", "tags:PST", "<sep>", "b", "a", "d", "<eos>")
 
 
