@@ -1,23 +1,22 @@
-"""From files to examples: one TSV, two (or more) parallel files, JSON lines; each also gzipped, or from stdin.
+"""From files to examples: the formats of pairs, the table of all formats, and what people may write for a dataset.
 
-A reader is one class and one line in `READERS`. Readers keep texts exactly as they are (normalisation belongs to the
-codec) and never drop a line silently: what is skipped is counted in a `Tally`, what is
-wrong is an error with file:line.
+Pairs stand in one TSV, in two (or more) parallel files or in JSON lines; each also gzipped, or from stdin. A reader is
+one class and one line in `READERS`; what it promises stands in `reader.py`.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, count, zip_longest
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, cast
+from typing import Annotated, Literal, cast
 
-from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter, model_validator
+from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter
 
 from seqloom import config
 from seqloom.config import Table
-from seqloom.data.examples import Example, ExtraName, joined_items, links_of, weight_of
+from seqloom.data.annotated import ColumnsReader, ConlluReader
+from seqloom.data.examples import Example, ExtraName, joined_items
 from seqloom.data.files import (
     MAX_LINE_BYTES,
     STDIN,
@@ -32,7 +31,9 @@ from seqloom.data.files import (
     resolved,
     shown,
 )
+from seqloom.data.reader import FilePath, PairSettings, Reader, ReaderSettings, Refuse, raised
 from seqloom.data.records import encodable, json_object, one_string, strings, value_of
+from seqloom.data.texts import TextReader
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_file, file_error
 
@@ -41,6 +42,7 @@ __all__ = [
     "Dataset",
     "Datasets",
     "Example",
+    "PairSettings",
     "Reader",
     "ReaderSettings",
     "dataset_settings",
@@ -51,90 +53,15 @@ __all__ = [
     "spooled",
 ]
 
-FilePath = Annotated[str, Field(min_length=1)]
 Column = Annotated[int, Field(ge=0)]
-JSON_LINES = (".jsonl", ".json", ".ndjson")  # how the names of such files end
-
-
-class ReaderSettings(config.Settings):
-    """What every dataset may say; each format says in its own way where extras, weights and alignments stand."""
-
-    kind: str
-    extras: Mapping[ExtraName, object] = {}  # further sources by name
-    constants: Mapping[ExtraName, str] = {}  # extras that are the same throughout: {lang: "<2de>"}
-    importance: float = Field(default=1.0, ge=0.0)  # how much each of its pairs counts in the loss (times its weight)
-    share: float | None = Field(default=None, gt=0.0)  # of the pairs of an epoch, where `train` is a list
-
-    @property
-    def extra_names(self) -> tuple[str, ...]:
-        """The extras that its examples have."""
-        return (*self.extras, *self.constants)
-
-    @model_validator(mode="after")
-    def _each_once(self) -> ReaderSettings:
-        if twice := [name for name in self.constants if name in self.extras]:
-            raise ValueError(f"constants: {', '.join(twice)} stands in `extras` as well")
-        return self
-
-
-Refuse = Callable[[SeqloomError], None]  # what becomes of a line that has not the promised form
-
-
-def _raised(error: SeqloomError) -> None:
-    raise error
-
-
-class Reader(ABC):
-    """Opens the files its settings name and yields examples in file order, in constant memory."""
-
-    Settings: type[ReaderSettings]
-    path_keys: ClassVar[tuple[str, ...]] = ("path",)  # the settings that name files
-
-    def __init__(self, settings: ReaderSettings, *, base: Path | None, on_bad_utf8: BadUtf8, tally: Tally) -> None:
-        self.base, self.on_bad_utf8, self.tally = base, on_bad_utf8, tally
-        self.constants, self.importance = settings.constants, settings.importance
-        self.refuse: Refuse = _raised
-
-    @abstractmethod
-    def examples(self) -> Iterator[Example]: ...
-
-    def _texts(self, path: str) -> Iterator[tuple[int, str]]:
-        """Line numbers and texts of one file, skipped lines left out."""
-        for line in raw_lines(path):
-            text = decoded(line, path, self.on_bad_utf8, self.tally)
-            if text is not None:
-                yield line.number, text
-
-    def _made(self, path: str, make: Callable[[str, int], Example]) -> Iterator[Example]:
-        """An example of every line; one that has not the promised form is refused."""
-        for number, text in self._texts(path):
-            try:
-                example = make(text, number)
-            except SeqloomError as error:
-                self.refuse(error)
-            else:
-                yield example
-
-    def _example(self, example: Example, weight: object = None, alignment: str | None = None) -> Example:
-        """The example with its weight, its alignment (None where the dataset has none) and the dataset's constants."""
-        if weight is None and alignment is None and not self.constants and self.importance == 1:
-            return example
-        weighed = 1.0 if weight is None else weight_of(weight, example.where)
-        return Example(
-            example.source,
-            example.references,
-            example.file,
-            example.line,
-            {**example.extras, **self.constants},
-            weighed * self.importance,
-            None if alignment is None else links_of(alignment, example.source, example.target, example.where),
-        )
+JSON_LINES, CONLLU, TEXT = (".jsonl", ".json", ".ndjson"), ".conllu", ".txt"  # how the names of such files end
+TSV_KEYS = {"columns", "references", "extras", "weight", "alignment"}  # whoever says these means a TSV of any name
 
 
 class TsvReader(Reader):
     """Tab-separated columns, no quoting: a tab cannot stand inside a text."""
 
-    class Settings(ReaderSettings):
+    class Settings(PairSettings):
         kind: Literal["tsv"] = "tsv"
         path: FilePath
         columns: tuple[Column, Column] = (0, 1)  # source, target
@@ -184,7 +111,7 @@ class ParallelReader(Reader):
 
     path_keys = ("source", "target", "extras", "weight", "alignment")
 
-    class Settings(ReaderSettings):
+    class Settings(PairSettings):
         kind: Literal["parallel"] = "parallel"
         source: FilePath
         target: FilePath | Annotated[tuple[FilePath, ...], Field(min_length=1)]
@@ -242,7 +169,7 @@ class JsonLinesReader(Reader):
     An extra may be a string, a list of strings, or a record, which becomes `k=v` items in the order of its keys.
     """
 
-    class Settings(ReaderSettings):
+    class Settings(PairSettings):
         kind: Literal["jsonl"] = "jsonl"
         path: FilePath
         source: str = "source"
@@ -274,7 +201,17 @@ class JsonLinesReader(Reader):
         return self._example(example, weight, alignment)
 
 
-READERS: Table[Reader] = Table("readers", {"tsv": TsvReader, "parallel": ParallelReader, "jsonl": JsonLinesReader})
+READERS: Table[Reader] = Table(
+    "readers",
+    {
+        "tsv": TsvReader,
+        "parallel": ParallelReader,
+        "jsonl": JsonLinesReader,
+        "conllu": ConlluReader,
+        "columns": ColumnsReader,
+        "text": TextReader,
+    },
+)
 
 
 def dataset_settings(raw: object) -> ReaderSettings:
@@ -294,8 +231,11 @@ def _guessed_kind(raw: Mapping[object, object]) -> str:
     if "path" not in raw:
         return "parallel"
     name = str(raw["path"]).lower().removesuffix(".gz")
-    is_json = name.endswith(JSON_LINES) or not {"source", "target"}.isdisjoint(raw)
-    return "jsonl" if is_json else "tsv"
+    if name.endswith(JSON_LINES) or not {"source", "target"}.isdisjoint(raw):
+        return "jsonl"
+    if name.endswith(CONLLU):
+        return "conllu"
+    return "text" if name.endswith(TEXT) and TSV_KEYS.isdisjoint(raw) else "tsv"
 
 
 def _plain(settings: config.Settings) -> dict[str, object]:
@@ -329,7 +269,7 @@ def read(
     on_bad_utf8: BadUtf8 = "error",
     base: Path | None = None,
     tally: Tally | None = None,
-    refuse: Refuse = _raised,
+    refuse: Refuse = raised,
 ) -> Iterator[Example]:
     """Examples in file order. What `on_bad_utf8` skips or mends, and lines over 64 MB, are counted in `tally`.
 
