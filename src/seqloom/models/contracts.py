@@ -97,6 +97,7 @@ class Encoder(nn.Module, ABC):
     """Source to memory. Only the encoder knows what became of its mask (a pyramid halves it)."""
 
     width: int  # D of memory.states
+    reads_words: ClassVar[bool] = False  # True: sources must say which word each of their tokens is a part of
     self_taps: tuple[str, ...] = ()  # taps of the weights between its positions, layer by layer: B H S S
     summary_sizes: tuple[tuple[int, ...], ...]  # width of every tensor in memory.summary
 

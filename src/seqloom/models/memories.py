@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import torch
+from pydantic import model_validator
 from torch import nn
 
 from seqloom import config
 from seqloom.batch import Source
-from seqloom.config import Kind
+from seqloom.config import Kind, kind_of
 from seqloom.models.bag import Bag
 from seqloom.models.contracts import Encoder, Memory
 from seqloom.models.tables import ENCODERS
@@ -33,6 +34,13 @@ class ExtraSource(nn.Module):
         kind: Literal["encoder"] = "encoder"
         embedding: Annotated[config.Settings, Kind(EMBEDDINGS)] = Learned.Settings(width=64)
         encoder: Annotated[config.Settings, Kind(ENCODERS)] = Bag.Settings()
+
+        @model_validator(mode="after")
+        def _knows_its_words(self) -> ExtraSource.Settings:
+            if ENCODERS[kind_of(self.encoder)].reads_words:
+                kind = kind_of(self.encoder)
+                raise ValueError(f"encoder: only the words of the first source are known, so {kind} reads no other")
+            return self
 
     def __init__(self, settings: Settings, *, vocabulary: int, main: Encoder) -> None:
         super().__init__()

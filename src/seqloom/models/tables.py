@@ -8,11 +8,18 @@ from seqloom.models.contracts import Decoder, Encoder
 from seqloom.models.convolution import ConvolutionalEncoder
 from seqloom.models.monotonic import Monotonic
 from seqloom.models.rnn import Bahdanau, Luong, RecurrentDecoder, RecurrentEncoder
+from seqloom.models.spelling import SpelledEncoder
 from seqloom.models.transformer import TransformerDecoder, TransformerEncoder
 
 ENCODERS: Table[Encoder] = Table(
     "encoders",
-    {"rnn": RecurrentEncoder, "transformer": TransformerEncoder, "convolution": ConvolutionalEncoder, "bag": Bag},
+    {
+        "rnn": RecurrentEncoder,
+        "transformer": TransformerEncoder,
+        "convolution": ConvolutionalEncoder,
+        "bag": Bag,
+        "spelled": SpelledEncoder,
+    },
 )
 DECODERS: Table[Decoder] = Table(
     "decoders",
