@@ -15,6 +15,7 @@ import sacrebleu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fitting import JUDGED, fitted
 from seqloom.errors import SeqloomError
 from seqloom.metrics import METRICS, Metric
 from seqloom.metrics.evaluation import evaluate_outputs
@@ -49,14 +50,15 @@ texts = st.lists(st.sampled_from(["a", "b", "cat", "cats", "the", ".", "Ähre"])
 @settings(max_examples=25, deadline=None)
 def test_rows_are_finite_and_add_up_in_any_order(kind: str, pairs: list[tuple[str, list[str]]]) -> None:
     metric = build(kind)
-    predictions, references = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    predictions, references = fitted(kind, [pair[0] for pair in pairs], [pair[1] for pair in pairs])
     whole = metric.statistics(predictions, references)
-    alone = [metric.statistics([output], [wanted]) for output, wanted in pairs]
     assert whole.shape[0] == len(pairs)
     assert np.isfinite(whole).all()
-    np.testing.assert_array_equal(whole, np.concatenate(alone))
+    if kind != "spearman":  # ranks are places among all
+        alone = [metric.statistics([output], [wanted]) for output, wanted in zip(predictions, references, strict=True)]
+        np.testing.assert_array_equal(whole, np.concatenate(alone))
     value = metric.value(whole.sum(axis=0))
-    assert 0 <= value < math.inf
+    assert (-100 if kind in ("pearson", "spearman") else 0) <= value < math.inf
     assert value == pytest.approx(metric.score(predictions[::-1], references[::-1]))
     assert np.isfinite(metric.sentence_values(whole)).all()
 
@@ -64,18 +66,22 @@ def test_rows_are_finite_and_add_up_in_any_order(kind: str, pairs: list[tuple[st
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_copy_of_a_reference_is_perfect_and_rubbish_is_not(kind: str) -> None:
     metric = build(kind)
-    copied = [wanted[-1] for wanted in REFERENCES]
+    given = ONE_REFERENCE if kind in JUDGED else REFERENCES
+    copied, references = fitted(kind, [wanted[-1] for wanted in given], given)
+    rubbish, _ = fitted(kind, ["zzz"] * len(given), given)
     perfect = 100 if metric.higher_is_better else 0
-    assert metric.score(copied, REFERENCES) == pytest.approx(perfect)
-    assert abs(metric.score(["zzz"] * len(REFERENCES), REFERENCES) - perfect) > 70
+    assert metric.score(copied, references) == pytest.approx(perfect)
+    assert abs(metric.score(rubbish, references) - perfect) > 70
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_at_all_is_finite(kind: str) -> None:
     metric = build(kind)
-    for predictions, references in ([], []), ([""], [[""]]), (["a"], [[""]]), ([""], [["a b", ""]]):
+    width = metric.statistics(*fitted(kind, ["a"], [["a"]])).shape[1]
+    for pair in ([], []), ([""], [[""]]), (["a"], [[""]]), ([""], [["a b", ""]]):
+        predictions, references = fitted(kind, *pair)
         rows = metric.statistics(predictions, references)
-        assert rows.shape == (len(predictions), metric.statistics(["a"], [["a"]]).shape[1])
+        assert rows.shape == (len(predictions), width)
         assert math.isfinite(metric.value(rows.sum(axis=0)))
 
 
@@ -94,9 +100,9 @@ def test_what_cannot_be_scored_is_refused(kind: str) -> None:
 def test_the_signature_names_the_number_of_references_and_a_version(kind: str) -> None:
     metric = build(kind)
     assert "nrefs:?" in metric.signature()
-    metric.statistics(PREDICTIONS, ONE_REFERENCE)
+    metric.statistics(*fitted(kind, PREDICTIONS, ONE_REFERENCE))
     assert "nrefs:1" in metric.signature()
-    metric.statistics(PREDICTIONS, [*ONE_REFERENCE[:-1], ["one", "two"]])
+    metric.statistics(*fitted(kind, PREDICTIONS, [*ONE_REFERENCE[:-1], ["one", "two"]]))
     assert "nrefs:var" in metric.signature()
     assert "version:" in metric.signature()
 

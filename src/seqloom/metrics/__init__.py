@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from seqloom.config import Table
 from seqloom.metrics.base import Metric
+from seqloom.metrics.labels import Accuracy, LabelF1, MultiLabelF1
 from seqloom.metrics.meteor import Meteor
+from seqloom.metrics.numbers import MeanSquaredError, Pearson, Spearman
+from seqloom.metrics.ranking import RecallAt, ReciprocalRank
 from seqloom.metrics.rates import CharacterErrorRate, Exact, PhonemeErrorRate, StringError, WordErrorRate
 from seqloom.metrics.sacre import Bleu, Chrf, Ter
+from seqloom.metrics.spans import SpanF1
 
 METRICS: Table[Metric] = Table(
     "metrics",
@@ -20,6 +24,15 @@ METRICS: Table[Metric] = Table(
         "wer": WordErrorRate,
         "per": PhonemeErrorRate,
         "cer": CharacterErrorRate,
+        "accuracy": Accuracy,
+        "f1": LabelF1,
+        "span_f1": SpanF1,
+        "multilabel_f1": MultiLabelF1,
+        "pearson": Pearson,
+        "spearman": Spearman,
+        "mse": MeanSquaredError,
+        "recall_at": RecallAt,
+        "mrr": ReciprocalRank,
     },
 )
 

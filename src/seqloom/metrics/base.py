@@ -1,8 +1,9 @@
 """What a metric is: rows of statistics that add up over sentences, and one value of their sum.
 
 Because rows add, one pass over the outputs serves the corpus score, its bootstrap interval, paired tests and every
-breakdown. All values are on a scale of 0 to 100 (error rates may exceed 100). This file knows no particular metric,
-and nothing in this package imports torch.
+breakdown. All values are on a scale of 0 to 100, except that error rates may exceed 100, correlations may be negative
+and squared errors have the scale of their numbers. This file knows no particular metric, and nothing in this package
+imports torch.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float64
 
-from seqloom import config
+from seqloom import __version__, config
 from seqloom.errors import SeqloomError
 
 Statistics = Float64[np.ndarray, "n k"]  # one row per sentence
@@ -37,7 +38,7 @@ class Metric(ABC):
 
     @abstractmethod
     def value(self, total: Total) -> float:
-        """The score of summed rows: 0 to 100, finite also for nothing at all."""
+        """The score of summed rows, finite also for nothing at all."""
 
     @abstractmethod
     def signature(self) -> str:
@@ -80,3 +81,28 @@ def count_references(references: Sequence[Sequence[str]]) -> str:
 
 
 UNSEEN_REFERENCES = "?"  # what a signature says before any statistics were computed
+
+
+class Counted(Metric):
+    """A metric whose rows are counted here and not by a library: what is refused and signed is the same for all."""
+
+    rule: str  # what is counted, for the signature
+    columns: int  # the width of its rows
+
+    def __init__(self) -> None:
+        self._references_seen = UNSEEN_REFERENCES
+
+    def statistics(self, predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
+        check_parallel(predictions, references)
+        if not predictions:
+            return np.zeros((0, self.columns))
+        self._references_seen = count_references(references)
+        return np.array(self._rows(predictions, references), dtype=np.float64)
+
+    @abstractmethod
+    def _rows(
+        self, predictions: Sequence[str], references: Sequence[Sequence[str]]
+    ) -> Sequence[Sequence[float]] | Statistics: ...
+
+    def signature(self) -> str:
+        return f"nrefs:{self._references_seen}|{self.rule}|version:seqloom-{__version__}"

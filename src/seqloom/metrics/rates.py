@@ -12,38 +12,24 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import ClassVar, Literal
 
-import numpy as np
-
-from seqloom import __version__
-from seqloom.metrics.base import UNSEEN_REFERENCES, Metric, Statistics, Total, check_parallel, count_references
+from seqloom.metrics.base import Counted, Metric, Total
 
 
-class Rate(Metric):
+class Rate(Counted):
     """A quotient in %: rows are (numerator, denominator). 0 / 0 is 0 and x / 0 is 100, as in sacrebleu's TER."""
 
-    rule: ClassVar[str]  # what is counted, for the signature
-
-    def __init__(self) -> None:
-        self._references_seen = UNSEEN_REFERENCES
-
-    def statistics(self, predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
-        check_parallel(predictions, references)
-        if not predictions:
-            return np.zeros((0, 2))
-        self._references_seen = count_references(references)
-        return np.array(self._rows(predictions, references), dtype=np.float64)
+    columns = 2
 
     @abstractmethod
-    def _rows(self, predictions: Sequence[str], references: Sequence[Sequence[str]]) -> list[tuple[int, int]]: ...
+    def _rows(
+        self, predictions: Sequence[str], references: Sequence[Sequence[str]]
+    ) -> Sequence[tuple[float, float]]: ...
 
     def value(self, total: Total) -> float:
         numerator, denominator = total.tolist()
         if denominator == 0:
             return 100.0 if numerator > 0 else 0.0
         return 100.0 * float(numerator) / float(denominator)
-
-    def signature(self) -> str:
-        return f"nrefs:{self._references_seen}|{self.rule}|version:seqloom-{__version__}"
 
 
 class Exact(Rate):
