@@ -6,7 +6,7 @@ A batch knows integers and floats, never strings and never files. Padding is at 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -21,6 +21,8 @@ class Tokens:
 
     `copies` is there where outputs may copy from this source: for each position the target id of the same piece, V + k
     for the k-th different piece of this source that the target vocabulary (of size V) lacks, -1 for what is no piece.
+    `words` is there where a model asks for it: for each position the word of the text, counted from 0, that it is a
+    part of, -1 for what is no part of a word (blanks, the end, padding). A word is what stands between blanks.
     `fixed` says that no shape may depend on the mask: a recorded graph computes the same positions for every batch.
     """
 
@@ -28,6 +30,7 @@ class Tokens:
     mask: Bool[Tensor, "B S"]
     copies: Int[Tensor, "B S"] | None = None
     fixed: bool = False
+    words: Int[Tensor, "B S"] | None = None
 
     @staticmethod
     def pad(sequences: Sequence[Sequence[int]], fill: int = 0) -> Tokens:
@@ -51,6 +54,10 @@ class Tokens:
         """What `real` gave, zero where nothing is real."""
         return torch.where(self.mask.flatten(), values, 0.0) if self.fixed else values
 
+    def without(self, token: int) -> Tokens:
+        """The same ids, such a token not being real: nothing is asked of it."""
+        return replace(self, mask=self.mask & (self.ids != token))
+
     def vectors(self, embed: Embed | None) -> Float[Tensor, "B S D"]:
         """The source as vectors: tokens need an embedding."""
         assert embed is not None, "a token source needs an embedding"
@@ -64,7 +71,8 @@ class Tokens:
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> Tokens:
         copies = None if self.copies is None else change(self.copies)
-        return Tokens(change(self.ids), change(self.mask), copies, self.fixed)
+        words = None if self.words is None else change(self.words)
+        return Tokens(change(self.ids), change(self.mask), copies, self.fixed, words)
 
 
 @dataclass(frozen=True)

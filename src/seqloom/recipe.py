@@ -191,6 +191,14 @@ class Recipe(Settings):
         return self
 
     @model_validator(mode="after")
+    def _labels_are_not_read(self) -> Recipe:
+        if self.model.in_place and self.extras:
+            raise ValueError("extras: a tag belongs to a word of the source, and there is none for further sources")
+        if self.model.labels and (key := self.task.about_history):
+            raise ValueError(f"task.{key}: it changes what a decoder reads of its output, and this one reads nothing")
+        return self
+
+    @model_validator(mode="after")
     def _sides_agree(self) -> Recipe:
         if self.model.one_vocabulary and self.source != self.target:
             raise ValueError("model: it has one embedding, so one vocabulary; make `source` and `target` the same")
@@ -254,7 +262,17 @@ def joined_codecs(
 ) -> Codecs:
     """The codecs of all sides as the recipe uses them."""
     prefixes = [name for name, extra in recipe.extras.items() if kind_of(extra.use) == "prefix"]
-    return Codecs(source, target, extras, prefixes=prefixes, copies=recipe.model.copies)
+    model = recipe.model
+    return Codecs(
+        source,
+        target,
+        extras,
+        prefixes=prefixes,
+        copies=model.copies,
+        words=model.reads_words,
+        labels=model.labels,
+        in_place=model.in_place,
+    )
 
 
 def build_model(recipe: Recipe, codecs: Codecs) -> Generator:

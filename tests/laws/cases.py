@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import combinations
 from typing import TypeVar
@@ -18,11 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.batch import Batch, Tokens
-from seqloom.config import Settings, Table
+from seqloom.config import Settings, Table, kind_of
 from seqloom.errors import SeqloomError
 from seqloom.models.heads import HEADS
 from seqloom.models.memories import ExtraSource
 from seqloom.models.model import MODELS, EncoderDecoder
+from seqloom.models.spelling import SPELLERS
 from seqloom.models.tables import DECODERS, ENCODERS
 from seqloom.nn.frontends import EMBEDDINGS
 from seqloom.nn.layers import COMPOSITIONS
@@ -33,6 +34,7 @@ from seqloom.specials import EOS, SPECIALS
 SOURCE_VOCABULARY, TARGET_VOCABULARY, EXTRA_VOCABULARY = 12, 10, 10
 WIDTH = 4
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
+FRAME_ENCODERS = [kind for kind in ENCODERS if not ENCODERS[kind].reads_words]  # frames, and tags, have no words
 Raw = dict[str, object]
 M = TypeVar("M", bound=nn.Module)
 T = TypeVar("T")
@@ -119,12 +121,25 @@ def with_copies(tokens: Tokens) -> Tokens:
     return Tokens(tokens.ids, tokens.mask, copies)
 
 
-def some_batch(sources: Iterable[int] = (3, 1, 4, 2), targets: Iterable[int] = (2, 4, 1, 3)) -> Batch:
-    """Two further sources stand in every batch; most models read only the first, a joint one reads all in turn."""
+def with_words(tokens: Tokens) -> Tokens:
+    """Two tokens make a word; EOS and padding are of none."""
+    pairs = torch.arange(tokens.ids.shape[1]).expand_as(tokens.ids) // 2
+    return replace(tokens, words=pairs.masked_fill(~tokens.mask | (tokens.ids == EOS), -1))
+
+
+def some_batch(
+    sources: Iterable[int] = (3, 1, 4, 2), targets: Iterable[int] = (2, 4, 1, 3), case: Case | None = None
+) -> Batch:
+    """Two further sources stand in every batch; most models read only the first, a joint one reads all in turn.
+
+    A model whose end is certain gets targets that it can say: one label, or one for each word.
+    """
     lengths = list(sources)
+    if case is not None and DECODERS[kind_of(case.settings.decoder)].sure_of_end:
+        targets = lengths if case.settings.decoder.in_place else [2] * len(lengths)
     return Batch(
         {
-            "source": with_copies(some_tokens(lengths, SOURCE_VOCABULARY, seed=2)),
+            "source": with_words(with_copies(some_tokens(lengths, SOURCE_VOCABULARY, seed=2))),
             "tags": some_tokens([1 + (length + 1) % 3 for length in lengths], EXTRA_VOCABULARY, seed=6),
             "type": some_tokens([1 + length % 3 for length in lengths], EXTRA_VOCABULARY, seed=7),
         },
@@ -150,10 +165,13 @@ def gradients(module: nn.Module, loss: Tensor) -> dict[str, Tensor]:
 # --- every entry of every table --------------------
 
 
+_SPELLED = {"buckets": 7, "word_dropout": 0.0, "characters": {"width": WIDTH}, "words": {"width": WIDTH}}
+
+
 def small(table: Table[T], kind: str, **wanted: object) -> Raw:
     """Settings of an entry, made tiny where it has such keys."""
     known = table.settings_class(kind).model_fields
-    tiny = {"width": WIDTH, "heads": 2, "dropout": 0.0, **wanted}
+    tiny = {"width": WIDTH, "heads": 2, "dropout": 0.0, **_SPELLED, **wanted}
     return {"kind": kind, **{key: value for key, value in tiny.items() if key in known}}
 
 
@@ -171,6 +189,9 @@ def model(**parts: object) -> Raw:
 def _table_cases() -> Iterator[Case]:
     for kind in ENCODERS:
         yield Case(f"encoder={kind}", model(encoder=small(ENCODERS, kind)))
+    for kind in SPELLERS:
+        spelled = small(ENCODERS, "spelled", characters={"kind": kind, "width": WIDTH}, buckets=0)
+        yield Case(f"characters={kind}", model(encoder=spelled))
     for kind in DECODERS:
         yield Case(f"decoder={kind}", model(decoder=small(DECODERS, kind)))
     for kind in CELLS:
@@ -188,6 +209,9 @@ def _table_cases() -> Iterator[Case]:
     for kind in HEADS:
         fitting = {"decoder": small(DECODERS, "monotonic")} if HEADS[kind].repeats else {}
         yield Case(f"head={kind}", model(head=small(HEADS, kind), **fitting))
+    for pooling in ("last", "mean", "max"):
+        yield Case(f"label={pooling}", model(decoder=small(DECODERS, "label", pooling=pooling, hidden=3)))
+    yield Case("tags,transitions", model(decoder=small(DECODERS, "tags", transitions=True, hidden=3)))
     yield Case("coverage", model(decoder=small(DECODERS, "bahdanau", attention={"coverage": True}), head="copy"))
 
 
@@ -364,6 +388,11 @@ def _joint_cases() -> Iterator[Case]:
     for kind in CELLS:
         yield Case(f"joint,{kind}", joint(decoder=small(DECODERS, "rnn", cell=kind, layers=2)))
     yield Case("joint,learned", joint(decoder=small(DECODERS, "rnn", start="learned", token_readout=True)))
+    for positions in ("sinusoidal", "rotary"):
+        decoder = small(DECODERS, "transformer", layers=2, positions=positions)
+        yield Case(f"language,{positions}", joint(kind="language", decoder=decoder))
+    for kind in CELLS:
+        yield Case(f"language,{kind}", joint(kind="language", decoder=small(DECODERS, "rnn", cell=kind, layers=2)))
 
 
 def _extra_cases() -> Iterator[Case]:
@@ -372,10 +401,12 @@ def _extra_cases() -> Iterator[Case]:
     def extra(kind: str, **wanted: object) -> Raw:
         return {"embedding": {"kind": "learned", "width": 3}, "encoder": small(ENCODERS, kind, **wanted)}
 
-    for kind in ENCODERS:
+    for kind in FRAME_ENCODERS:
         yield Case(f"extra={kind}", model(), {"tags": extra(kind, width=6)})
     for kind in DECODERS:
-        yield Case(f"extra->{kind}", model(decoder=small(DECODERS, kind)), {"tags": extra("bag", activation="relu")})
+        raw = model(decoder=small(DECODERS, kind))
+        if not Case(kind, raw).settings.decoder.in_place:  # a word's tag is of the source alone
+            yield Case(f"extra->{kind}", raw, {"tags": extra("bag", activation="relu")})
     for start in ("state", "bridge"):  # nothing but the summary tells of the extra
         raw = model(encoder=small(ENCODERS, "rnn", layers=2), decoder=small(DECODERS, "rnn", layers=2, start=start))
         yield Case(f"extra,summary,{start}", raw, {"tags": extra("bag")})
@@ -383,13 +414,16 @@ def _extra_cases() -> Iterator[Case]:
 
 
 TABLE_CASES = list(_table_cases())
+WRITING_CASES = [case for case in TABLE_CASES if case.settings.decoder.listens]  # they read what they have written
 EXTRA_CASES = list(_extra_cases())
 STACK_CASES = list(_stack_cases())
 JOINT_CASES = list(_joint_cases())
 COVERING_CASES = [Case(_name(number, options), raw_model(options)) for number, options in enumerate(covering())]
 CASES = TABLE_CASES + STACK_CASES + EXTRA_CASES + COVERING_CASES  # an encoder and a decoder each
 WRITERS = CASES + JOINT_CASES
-ATTENTIVE_CASES = [case for case in CASES if getattr(case.settings.decoder, "attention", None) is not None]
+ATTENTIVE_CASES = [
+    case for case in CASES if case.settings.decoder.attends and getattr(case.settings.decoder, "attention", None)
+]
 
 every_case = pytest.mark.parametrize("case", WRITERS, ids=str)
 every_encoding_case = pytest.mark.parametrize("case", CASES, ids=str)

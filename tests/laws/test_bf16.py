@@ -19,15 +19,15 @@ ROUNDED = 0.15  # nats of a token's loss, at most; bf16 keeps three digits, and 
 every_kind = pytest.mark.parametrize("case", TABLE_CASES + STACK_CASES + EXTRA_CASES + JOINT_CASES, ids=str)
 
 
-def loss(model: Generator, precision: Precision) -> torch.Tensor:
+def loss(model: Generator, case: Case, precision: Precision) -> torch.Tensor:
     with autocast(CPU, precision):
-        return model.losses(some_batch(), smoothing=0.1)[0]
+        return model.losses(some_batch(case=case), smoothing=0.1)[0]
 
 
 @every_kind
 def test_losses_are_near_and_gradients_reach_the_same_parameters(case: Case) -> None:
     model = fresh(case, torch.float32)
-    exact, rounded = loss(model, "float32"), loss(model, "bf16")
+    exact, rounded = loss(model, case, "float32"), loss(model, case, "bf16")
     assert rounded.dtype == torch.float32
     assert float((rounded - exact).abs().max().detach()) < ROUNDED
     wide, narrow = gradients(model, exact.sum()), gradients(model, rounded.sum())
@@ -39,7 +39,7 @@ def test_losses_are_near_and_gradients_reach_the_same_parameters(case: Case) -> 
 
 @every_kind
 def test_search_finds_what_float32_thinks_about_as_likely(case: Case) -> None:
-    model, batch = fresh(case, torch.float32), some_batch()
+    model, batch = fresh(case, torch.float32), some_batch(case=case)
     with autocast(CPU, "bf16"):
         found = search(model, batch.sources, Beam.Settings(size=3), limits=Limits(max_length=8))
     best = [hypotheses[0] for hypotheses in found]

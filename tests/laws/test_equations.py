@@ -82,7 +82,7 @@ class Loop:
 @every_recurrent_case
 @torch.no_grad()
 def test_the_recurrent_decoder_is_its_equations(case: Case) -> None:
-    generator, batch = build(case), some_batch()
+    generator, batch = build(case), some_batch(case=case)
     decoder, settings = generator.decoder, case.settings.decoder
     assert isinstance(decoder, RecurrentDecoder)
     assert isinstance(settings, RecurrentDecoder.Settings)
@@ -97,7 +97,7 @@ def test_the_recurrent_decoder_is_its_equations(case: Case) -> None:
 @torch.no_grad()
 def test_the_first_state_is_what_the_recipe_says(case: Case) -> None:
     """bridge: tanh(W summary + b), layer by layer and part by part; state: the summary; zero; learned."""
-    generator, batch = build(case), some_batch()
+    generator, batch = build(case), some_batch(case=case)
     decoder, settings = generator.decoder, case.settings.decoder
     assert isinstance(decoder, RecurrentDecoder)
     assert isinstance(settings, RecurrentDecoder.Settings)

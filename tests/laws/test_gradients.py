@@ -164,7 +164,8 @@ def test_head_losses(kind: str, smoothing: float) -> None:
 @pytest.mark.parametrize("case", TABLE_CASES, ids=str)
 def test_whole_models(case: Case) -> None:
     """The loss of a tiny batch along a random direction of all parameters: one number, every path through the model."""
-    model, batch = fresh(case), some_batch((2, 1), (2, 1))  # functional_call leaves its mark on torch's RNN modules
+    model = fresh(case)  # of its own: functional_call leaves its mark on torch's RNN modules
+    batch = some_batch((2, 1), (2, 1), case)
     names, values = zip(*model.named_parameters(), strict=True)
     directions = [
         torch.randn(value.shape, dtype=value.dtype, generator=torch.Generator().manual_seed(3)) for value in values

@@ -21,7 +21,7 @@ def with_source(batch: Batch, name: str, tokens: Tokens) -> Batch:
 @pytest.mark.parametrize("case", EXTRA_CASES, ids=str)
 @torch.no_grad()
 def test_the_source_comes_first_and_every_extra_follows(case: Case) -> None:
-    generator, batch = build(case), some_batch()
+    generator, batch = build(case), some_batch(case=case)
     memory = generator.encode(batch.sources)["source"]
     parts = [batch.sources["source"], *(batch.sources[name] for name in case.extras)]
     assert torch.equal(memory.mask, torch.cat([part.mask for part in parts], dim=1))
@@ -34,7 +34,7 @@ def test_the_source_comes_first_and_every_extra_follows(case: Case) -> None:
 @torch.no_grad()
 def test_every_decoder_hears_every_extra(case: Case) -> None:
     """Also through the summary alone: another tag changes every prediction."""
-    generator, batch = build(case), some_batch()
+    generator, batch = build(case), some_batch(case=case)
     for name in case.extras:
         tokens = batch.sources[name]
         other = Tokens(torch.where(tokens.ids < 6, tokens.ids, 6 + (tokens.ids - 5) % 4), tokens.mask)
@@ -83,7 +83,7 @@ def test_copying_and_extras_go_together() -> None:
     """Law 4 for a copying model: features hold weights over the memory, so losses are what is compared."""
     raw = model(decoder=small(DECODERS, "luong"), head="copy")
     case = Case("extra,copy", raw, {"tags": {"encoder": small(ENCODERS, "bag", width=6)}})
-    generator, batch = build(case), some_batch()
+    generator, batch = build(case), some_batch(case=case)
     target = batch.target
     assert target is not None
     batch = replace(batch, target=Tokens(target.ids.masked_fill(target.ids == 7, 10), target.mask))  # 10 is a copy

@@ -10,11 +10,12 @@ import torch
 from cases import (
     CASES,
     COVERING_CASES,
+    FRAME_ENCODERS,
     JOINT_CASES,
     STACK_CASES,
-    TABLE_CASES,
     TARGET_VOCABULARY,
     WIDTH,
+    WRITING_CASES,
     Case,
     build,
     close,
@@ -36,6 +37,7 @@ from cases import (
 from torch import Tensor, nn
 
 from seqloom.batch import Batch, Frames, Source, Tokens
+from seqloom.config import kind_of
 from seqloom.models.contracts import Decoder, Memory, State
 from seqloom.models.heads import HEADS
 from seqloom.models.model import EncoderDecoder, Ensemble
@@ -71,7 +73,8 @@ def only(batch: Batch, row: int) -> Batch:
         assert isinstance(tokens, Tokens)
         length = int(tokens.lengths[row])
         copies = None if tokens.copies is None else tokens.copies[row : row + 1, :length]
-        return Tokens(tokens.ids[row : row + 1, :length], tokens.mask[row : row + 1, :length], copies)
+        words = None if tokens.words is None else tokens.words[row : row + 1, :length]
+        return Tokens(tokens.ids[row : row + 1, :length], tokens.mask[row : row + 1, :length], copies, words=words)
 
     assert batch.target is not None
     return Batch({name: cut(source) for name, source in batch.sources.items()}, cut(batch.target))
@@ -83,7 +86,7 @@ def only(batch: Batch, row: int) -> Batch:
 @every_typed_case
 @torch.no_grad()
 def test_reading_in_pieces_equals_reading_at_once(case: Case, dtype: torch.dtype) -> None:
-    generator, batch = build(case, dtype), some_batch()
+    generator, batch = build(case, dtype), some_batch(case=case)
     state, tokens = started(generator, batch), some_inputs(len(batch), STEPS)
     whole, after = generator.decoder(tokens, state.clone())
     for cut in range(1, STEPS):
@@ -96,7 +99,7 @@ def test_reading_in_pieces_equals_reading_at_once(case: Case, dtype: torch.dtype
 @every_case
 @torch.no_grad()
 def test_reading_one_by_one_equals_reading_at_once(case: Case) -> None:
-    generator, batch = build(case), some_batch()
+    generator, batch = build(case), some_batch(case=case)
     state, tokens = started(generator, batch, hypotheses=2), some_inputs(2 * len(batch), STEPS)
     whole, after = generator.decoder(tokens, state.clone())
     features = []
@@ -110,7 +113,7 @@ def test_reading_one_by_one_equals_reading_at_once(case: Case) -> None:
 @every_case
 @torch.no_grad()
 def test_a_state_with_room_is_read_on_without_changing_its_shape(case: Case) -> None:
-    generator, batch = build(case), some_batch()
+    generator, batch = build(case), some_batch(case=case)
     state, tokens = started(generator, batch, hypotheses=2), some_inputs(2 * len(batch), STEPS)
     whole, after = generator.decoder(tokens, state.clone())
     state = generator.held(state, STEPS + FUTURE)
@@ -128,7 +131,7 @@ def test_a_state_with_room_is_read_on_without_changing_its_shape(case: Case) -> 
 @torch.no_grad()
 def test_ragged_rows_equal_each_row_alone(case: Case, dtype: torch.dtype) -> None:
     """A row of length 0 has read nothing: its state is the one before."""
-    generator, batch = build(case, dtype), some_batch()
+    generator, batch = build(case, dtype), some_batch(case=case)
     lengths, tokens = torch.tensor([STEPS, 0, 2, 1]), some_inputs(len(batch), STEPS)
     features, after = generator.decoder(tokens, started(generator, batch), lengths)
     futures = future(generator.decoder, after)
@@ -144,7 +147,7 @@ def test_ragged_rows_equal_each_row_alone(case: Case, dtype: torch.dtype) -> Non
 @torch.no_grad()
 def test_ragged_reading_goes_on_where_each_row_ended(case: Case) -> None:
     """A forced prefix of its own length per row, then one token each: as if every row had been read in one go."""
-    generator, batch = build(case), some_batch()
+    generator, batch = build(case), some_batch(case=case)
     lengths, tokens = torch.tensor([2, 3, 0, 1]), some_inputs(len(batch), STEPS)
     _, state = generator.decoder(tokens[:, :3], started(generator, batch), lengths)
     following = tokens.gather(1, lengths[:, None])
@@ -156,7 +159,7 @@ def test_ragged_reading_goes_on_where_each_row_ended(case: Case) -> None:
 @every_case
 @torch.no_grad()
 def test_ragged_reading_in_the_middle_leaves_rows_of_length_zero_as_they_were(case: Case) -> None:
-    generator, batch = build(case), some_batch()
+    generator, batch = build(case), some_batch(case=case)
     lengths, tokens = torch.tensor([2, 0, 1, 0]), some_inputs(len(batch), STEPS)
     _, state = generator.decoder(tokens[:, :2], started(generator, batch))
     _, state = generator.decoder(tokens[:, 2:], state, lengths)
@@ -172,7 +175,7 @@ def test_ragged_reading_in_the_middle_leaves_rows_of_length_zero_as_they_were(ca
 @every_typed_case
 @torch.no_grad()
 def test_select_commutes_with_forward(case: Case, dtype: torch.dtype) -> None:
-    generator, batch, hypotheses = build(case, dtype), some_batch(), 3
+    generator, batch, hypotheses = build(case, dtype), some_batch(case=case), 3
     tokens = some_inputs(len(batch) * hypotheses, STEPS)
     _, state = generator.decoder(tokens[:, :2], started(generator, batch, hypotheses))
     within = torch.tensor([[2, 0, 0], [1, 1, 1], [0, 2, 1], [2, 1, 0]])  # hypotheses change places within their source
@@ -186,7 +189,7 @@ def test_select_commutes_with_forward(case: Case, dtype: torch.dtype) -> None:
 @every_typed_case
 @torch.no_grad()
 def test_sources_leave_repeat_and_change_places(case: Case, dtype: torch.dtype) -> None:
-    generator, batch, hypotheses = build(case, dtype), some_batch(), 2
+    generator, batch, hypotheses = build(case, dtype), some_batch(case=case), 2
     tokens = some_inputs(len(batch) * hypotheses, STEPS)
     _, state = generator.decoder(tokens[:, :1], started(generator, batch, hypotheses))
     sources = torch.tensor([3, 1, 3])  # 0 and 2 have finished, 3 is wanted twice
@@ -201,7 +204,7 @@ def test_sources_leave_repeat_and_change_places(case: Case, dtype: torch.dtype) 
 @every_encoding_case
 @torch.no_grad()
 def test_hypotheses_share_their_source_as_if_it_were_copied(case: Case) -> None:
-    generator, batch, hypotheses = build(case), some_batch(), 3
+    generator, batch, hypotheses = build(case), some_batch(case=case), 3
     memories = generator.encode(batch.sources)
     copies = torch.arange(len(batch)).repeat_interleave(hypotheses)
     rows = len(copies)
@@ -251,12 +254,15 @@ def widened(tokens: Source, junk: int, columns: int) -> Tokens:
         return Tokens(ids, mask)
     copies = ids + 5  # ids of the target and behind it
     copies[:, :width] = torch.where(tokens.mask, tokens.copies, copies[:, :width])
-    return Tokens(ids, mask, copies)
+    assert tokens.words is not None, "what has copies has words"
+    words = ids % 3
+    words[:, :width] = torch.where(tokens.mask, tokens.words, words[:, :width])
+    return Tokens(ids, mask, copies, words=words)
 
 
 @every_typed_case
 def test_junk_and_more_padding_change_no_output_and_no_gradient(case: Case, dtype: torch.dtype) -> None:
-    generator, batch = build(case, dtype), some_batch()
+    generator, batch = build(case, dtype), some_batch(case=case)
     assert batch.target is not None
     minimised, nll = generator.losses(batch, smoothing=0.1)
     expected = gradients(generator, minimised.sum())
@@ -287,7 +293,7 @@ class Listener(nn.Module):
         return self.head.nll(features, state, target)
 
 
-@every_encoding_case
+@pytest.mark.parametrize("case", [case for case in CASES if kind_of(case.settings.encoder) in FRAME_ENCODERS], ids=str)
 def test_nan_behind_the_mask_of_frames_changes_no_output_and_no_gradient(case: Case) -> None:
     listener = randomised(Listener(case, frames=3))
     lengths, target = torch.tensor([3, 1, 4, 2]), some_tokens((2, 4, 1, 3), TARGET_VOCABULARY)
@@ -318,7 +324,7 @@ def test_nan_behind_the_mask_of_frames_changes_no_output_and_no_gradient(case: C
 @every_typed_case
 @torch.no_grad()
 def test_a_batch_equals_each_alone_in_any_order(case: Case, dtype: torch.dtype) -> None:
-    generator, batch = build(case, dtype), some_batch()
+    generator, batch = build(case, dtype), some_batch(case=case)
     assert batch.target is not None
     together = generator.nll(batch)
     for row in range(len(batch)):
@@ -328,7 +334,7 @@ def test_a_batch_equals_each_alone_in_any_order(case: Case, dtype: torch.dtype) 
     close(generator.nll(batch.rows(order)), together[order])
 
 
-@every(ENCODERS)
+@pytest.mark.parametrize("kind", FRAME_ENCODERS)
 @torch.no_grad()
 def test_memory_of_a_batch_equals_each_alone(kind: str) -> None:
     encoders = [case.settings.encoder for case in CASES if case.settings.encoder.kind == kind]  # type: ignore[attr-defined]
@@ -358,7 +364,7 @@ def test_memory_of_a_batch_equals_each_alone(kind: str) -> None:
 @every_typed_case
 @torch.no_grad()
 def test_a_later_token_changes_no_earlier_prediction(case: Case, dtype: torch.dtype) -> None:
-    generator, batch = build(case, dtype), some_batch()
+    generator, batch = build(case, dtype), some_batch(case=case)
     tokens, state = some_inputs(len(batch), STEPS), started(generator, batch)
     features, after = generator.decoder(tokens, state.clone())
     log_probs = generator.head.log_probs(features, after)
@@ -370,11 +376,11 @@ def test_a_later_token_changes_no_earlier_prediction(case: Case, dtype: torch.dt
         close(generator.head.log_probs(changed, end)[:, :changed_at], log_probs[:, :changed_at])
 
 
-@pytest.mark.parametrize("case", TABLE_CASES, ids=str)
+@pytest.mark.parametrize("case", WRITING_CASES, ids=str)
 @torch.no_grad()
 def test_the_last_token_is_read(case: Case) -> None:
-    """Causality holds trivially for a decoder that reads nothing."""
-    generator, batch = build(case), some_batch()
+    """Causality holds trivially for a decoder that reads nothing, as those of labels do."""
+    generator, batch = build(case), some_batch(case=case)
     state, tokens = started(generator, batch), some_inputs(len(batch), 1)
     features = [generator.decoder(6 + (tokens - 6 + more) % 4, state.clone())[0] for more in (0, 1)]
     assert ((features[0] - features[1]).abs().amax(-1) > 1e-3).all()
@@ -413,7 +419,7 @@ def test_every_parameter_of_a_model_is_reached_by_the_loss(case: Case) -> None:
 @torch.no_grad()
 def test_an_ensemble_of_equals_is_each_of_them_and_of_others_the_mean_of_probabilities(kind: str) -> None:
     case = Case(f"ensemble of {kind}", model(decoder=small(DECODERS, kind)))
-    one, other, batch = build(case), fresh(case, seed=8), some_batch()
+    one, other, batch = build(case), fresh(case, seed=8), some_batch(case=case)
     last = some_inputs(len(batch), 1)[:, 0]
 
     def step(scorer: EncoderDecoder | Ensemble) -> Tensor:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.batch import Batch, Frames, Source, Tokens
+from seqloom.models.contracts import Encoder
 from seqloom.models.model import EncoderDecoder
 from seqloom.tasks.base import Loss
 from seqloom.tasks.transduce import SearchSettings, Transduce
@@ -25,11 +26,13 @@ def task(**settings: object) -> Transduce:
     )
 
 
-def plain_batch(weighted: bool) -> Batch:
+def plain_batch(weighted: bool, case: Case | None = None) -> Batch:
     """Nothing can be copied of it: what a recorded step reads."""
-    batch = some_batch()
+    batch = some_batch(case=case)
     sources: dict[str, Source] = {
-        name: replace(source, copies=None) for name, source in batch.sources.items() if isinstance(source, Tokens)
+        name: replace(source, copies=None, words=None)
+        for name, source in batch.sources.items()
+        if isinstance(source, Tokens)
     }
     weights = torch.tensor([1.0, 0.0, 2.0, 0.5], dtype=torch.float64) if weighted else None
     return replace(batch, sources=sources, weights=weights)
@@ -47,9 +50,17 @@ def outcome(model: EncoderDecoder, judge: Transduce, batch: Batch) -> tuple[Loss
 @pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
 @every_case
 def test_a_padded_batch_of_fixed_shapes_has_the_same_loss_and_gradient(case: Case, weighted: bool) -> None:
-    model, judge, batch = without_dropout(fresh(case)), task(label_smoothing=0.1, r_drop=1.0), plain_batch(weighted)
+    model, judge, batch = (
+        without_dropout(fresh(case)),
+        task(label_smoothing=0.1, r_drop=1.0),
+        plain_batch(weighted, case),
+    )
     if model.head.copies:
         assert judge.obstacle(model) == "what may be copied differs from batch to batch"
+        return
+    if any(isinstance(module, Encoder) and module.reads_words for module in model.modules()):
+        source = replace(some_batch().sources["source"], copies=None)  # type: ignore[type-var]
+        assert graphs.shape_of(replace(batch, sources={"source": source}), lambda longest: 24 // longest) is None
         return
     assert judge.obstacle(model) is None
     shape = graphs.shape_of(batch, lambda longest: 24 // longest)

@@ -50,7 +50,7 @@ def read(generator: EncoderDecoder, batch: Batch, pieces: int = 1) -> Tensor:
 @every_transformer
 @torch.no_grad()
 def test_weights_observed_or_not_outputs_agree(case: Case) -> None:
-    generator, batch = build(case), some_batch()
+    generator, batch = build(case), some_batch(case=case)
     silent = read(generator, batch)
     with Tape(*taps_of(generator)) as tape:
         close(read(generator, batch), silent)
@@ -64,7 +64,7 @@ def test_weights_observed_or_not_outputs_agree(case: Case) -> None:
 @every_attending_transformer
 @torch.no_grad()
 def test_weights_over_the_source_are_a_distribution_over_its_real_positions(case: Case) -> None:
-    generator, batch = build(case), some_batch()
+    generator, batch = build(case), some_batch(case=case)
     names = generator.decoder.attention_taps
     assert len(names) == len(generator.decoder.layers)
     with Tape(*names) as whole:
@@ -86,7 +86,7 @@ def test_weights_over_the_source_are_a_distribution_over_its_real_positions(case
 @every_transformer
 @torch.no_grad()
 def test_weights_over_tokens_read_see_no_later_one(case: Case) -> None:
-    generator, batch = build(case), some_batch()
+    generator, batch = build(case), some_batch(case=case)
     tokens = some_inputs(len(batch), STEPS)
     start = generator.start(batch.sources, 1)
     with Tape(*generator.decoder.self_taps) as tape:

@@ -33,7 +33,7 @@ def read(generator: EncoderDecoder, batch: Batch, pieces: int = 1) -> Tensor:
 @every_case
 @torch.no_grad()
 def test_recorded_or_not_outputs_are_bit_equal(case: Case) -> None:
-    generator, batch = build(case), some_batch()
+    generator, batch = build(case), some_batch(case=case)
     silent = read(generator, batch)
     with Tape(*TAPS) as tape:
         assert torch.equal(read(generator, batch), silent)
@@ -48,7 +48,7 @@ def test_recorded_or_not_outputs_are_bit_equal(case: Case) -> None:
 @every_attentive_case
 @torch.no_grad()
 def test_weights_step_by_step_equal_those_of_one_pass(case: Case) -> None:
-    generator, batch = build(case), some_batch()
+    generator, batch = build(case), some_batch(case=case)
     with Tape("decoder.attention", "decoder.context") as whole:
         read(generator, batch)
     with Tape("decoder.attention", "decoder.context") as stepwise:
@@ -61,7 +61,7 @@ def test_weights_step_by_step_equal_those_of_one_pass(case: Case) -> None:
 @every_attentive_case
 @torch.no_grad()
 def test_weights_are_a_distribution_over_the_real_positions(case: Case) -> None:
-    generator, batch = build(case), some_batch()
+    generator, batch = build(case), some_batch(case=case)
     with Tape("decoder.attention") as tape:
         read(generator, batch)
     weights = tape.joined("decoder.attention", dim=2)  # N H T S
@@ -75,7 +75,7 @@ def test_weights_are_a_distribution_over_the_real_positions(case: Case) -> None:
 @every_attentive_case
 @torch.no_grad()
 def test_weights_replaced_by_one_position_give_its_value(case: Case) -> None:
-    generator, batch = build(case), some_batch()
+    generator, batch = build(case), some_batch(case=case)
     memory = generator.encode(batch.sources)["source"]
     values = generator.decoder.attention.prepare(memory.states, memory.mask)["values"]
 
@@ -158,11 +158,11 @@ def test_a_tape_may_keep_gradients_and_what_passed_is_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in ATTENTIVE_CASES if case.settings.decoder.attention.coverage], ids=str
+    "case", [case for case in ATTENTIVE_CASES if getattr(case.settings.decoder.attention, "coverage", False)], ids=str
 )
 @torch.no_grad()
 def test_the_past_is_the_sum_of_the_weights_so_far(case: Case) -> None:
-    generator, batch = build(case), some_batch()
+    generator, batch = build(case), some_batch(case=case)
     state = generator.start(batch.sources, HYPOTHESES)
     with Tape("decoder.attention") as tape:
         for tokens in some_inputs(len(batch) * HYPOTHESES, STEPS).split(1, dim=1):

@@ -29,7 +29,8 @@ def test_without_dropout_r_drop_is_the_plain_loss(case: Case) -> None:
     model = fresh(case).train()
     if any(isinstance(module, torch.nn.Dropout) and module.p for module in model.modules()):
         pytest.skip("this case is about dropout")
-    plain, doubled = (task(label_smoothing=0.1, r_drop=alpha).loss(model, some_batch(), 1) for alpha in (0.0, 3.0))
+    batch = some_batch(case=case)
+    plain, doubled = (task(label_smoothing=0.1, r_drop=alpha).loss(model, batch, 1) for alpha in (0.0, 3.0))
     close(doubled.total, plain.total)
 
 
@@ -37,7 +38,7 @@ def test_without_dropout_r_drop_is_the_plain_loss(case: Case) -> None:
 def test_candidates_side_by_side_score_as_each_alone(case: Case) -> None:
     """One pass over B x K rows on memories of B: law 4, for the pass that the risk is made of."""
     model: Generator = fresh(case)
-    batch = some_batch()
+    batch = some_batch(case=case)
     risk = ExpectedRisk(Risk(samples=3, alpha=0.7), lambda ids: " ".join(map(str, ids)), Limits(max_length=5))
     seed_step(1, 1)
     costs, nll = risk(model, batch)

@@ -317,7 +317,7 @@ class Model:
         for batch in in_order(lengths, batch_tokens):
             rows = [encoded[i] for i in batch]
             for (pair, read), nll in zip(rows, self._nll(collate_pairs([pair for pair, _ in rows])), strict=True):
-                pieces = (*self.codecs.said(pair.target.tolist(), read.foreign), "<eos>")
+                pieces = (*self.codecs.said(pair.target.tolist(), read.foreign), *self._end)
                 source, extras, target = texts[pair.index]
                 scores[pair.index] = PairScore(source, target, pieces, tuple(-value for value in nll), extras)
         return [score for score in scores if score is not None]
@@ -328,7 +328,13 @@ class Model:
         assert batch.target is not None
         with self.precision():
             values = (self.network.nll(batch) if self.scorer is None else _stepped_nll(self.scorer, batch)).cpu()
-        return [row[:length].tolist() for row, length in zip(values, batch.target.lengths.tolist(), strict=True)]
+        lengths = (batch.target.lengths - 1 + len(self._end)).tolist()
+        return [row[:length].tolist() for row, length in zip(values, lengths, strict=True)]
+
+    @property
+    def _end(self) -> tuple[str, ...]:
+        """How the end of an output is shown beside its tokens; not at all where it is certain."""
+        return () if self.network.decoder.sure_of_end else ("<eos>",)
 
     def __repr__(self) -> str:
         languages = f"{self.recipe.languages.source} -> {self.recipe.languages.target}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from typing import Annotated, Literal
@@ -23,7 +24,7 @@ from seqloom.data.codecs import NO_PIECE, Encoded, Ids, Pair
 from seqloom.data.columns import Columns, Picked, Ragged, picked
 from seqloom.data.corpus import Corpus, Lengths
 from seqloom.data.mixing import Mixture
-from seqloom.shapes import Float, Tensor
+from seqloom.shapes import Float, Int, Tensor
 
 Plan = list[npt.NDArray[np.int64]]  # one array of example indices per batch
 Collate = Callable[[Sequence[Pair]], Batch]
@@ -136,13 +137,20 @@ def collate_sources(inputs: Sequence[Pair | Encoded]) -> dict[str, Source]:
     """What a model reads: the source, with what may be copied of it, and every extra that has its own encoder."""
     source = ended([one.source for one in inputs])
     if inputs and inputs[0].copies is not None:
-        copies = np.full(source.ids.shape, NO_PIECE, dtype=np.int64)  # B S; padding and EOS are no pieces
-        for row, one in enumerate(inputs):
-            assert one.copies is not None, "some sources of a batch can be copied from, others not"
-            copies[row, : len(one.copies)] = one.copies
-        source = Tokens(source.ids, source.mask, torch.from_numpy(copies))
+        source = replace(source, copies=_beside(source, [one.copies for one in inputs]))
+    if inputs and inputs[0].words is not None:
+        source = replace(source, words=_beside(source, [one.words for one in inputs]))
     extras = {name: ended([one.extras[name] for one in inputs]) for name in (inputs[0].extras if inputs else ())}
     return {"source": source, **extras}
+
+
+def _beside(source: Tokens, rows: Sequence[Ids | None]) -> Int[Tensor, "B S"]:
+    """What is known of every piece, in the shape of the ids; padding and EOS are no pieces."""
+    known = np.full(source.ids.shape, NO_PIECE, dtype=np.int64)
+    for place, row in enumerate(rows):
+        assert row is not None, "of some sources of a batch it is known, of others not"
+        known[place, : len(row)] = row
+    return torch.from_numpy(known)
 
 
 def _alignment(pairs: Sequence[Pair], steps: int) -> Float[Tensor, "B T S"]:

@@ -20,7 +20,7 @@ from seqloom.errors import SeqloomError, nearest
 from seqloom.specials import BOS, EOS, PAD, SEP, SPECIALS, UNK
 
 Ids = npt.NDArray[np.integer]
-NO_PIECE = -1  # in `copies`: a position that is no piece of the source's text
+NO_PIECE = -1  # in `copies` and `words`: a position that is no piece of the source's text
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Encoded:
     extras: Mapping[str, Ids] = field(default_factory=dict)  # those with an encoder of their own
     copies: Ids | None = None  # as `Tokens.copies` has it
     foreign: tuple[str, ...] = ()  # its pieces that the target vocabulary lacks, the k-th has the id V + k
+    words: Ids | None = None  # as `Tokens.words` has it
 
     @property
     def length(self) -> int:
@@ -50,6 +51,7 @@ class Pair:
     copies: Ids | None = None
     weight: float = 1.0
     links: Ids | None = None  # L 2: (target position, source position) where the alignment is known
+    words: Ids | None = None  # as `Tokens.words` has it
 
 
 class Codecs:
@@ -63,8 +65,14 @@ class Codecs:
         *,
         prefixes: Sequence[str] = (),
         copies: bool = False,
+        words: bool = False,
+        labels: bool = False,
+        in_place: bool = False,
     ) -> None:
-        self.extras, self.prefixes, self.copies = dict(extras or {}), tuple(prefixes), copies
+        """`words`: sources say which word each of their tokens is a part of. `labels`: targets are labels, of which no
+        other can be learned or said than those of training. `in_place`: one for each word of the source."""
+        self.extras, self.prefixes, self.copies, self.words = dict(extras or {}), tuple(prefixes), copies, words
+        self.labels, self.in_place = labels, in_place
         symbols: list[str] = []
         self._first: dict[str, int] = {}  # name of a prefix -> id of its first ordinary piece
         for name in self.prefixes:
@@ -116,17 +124,20 @@ class Codecs:
     def encode(self, inputs: Inputs) -> Encoded:
         """What a model reads of these inputs."""
         text, extras = self.texts(inputs)
-        return self._encoded(self.source.tokens(text), extras, None)
+        return self._encoded(text, self.source.tokens(text), extras, None)
 
-    def _encoded(self, pieces: Sequence[str], extras: Mapping[str, str], rng: Random | None) -> Encoded:
+    def _encoded(self, text: str, pieces: Sequence[str], extras: Mapping[str, str], rng: Random | None) -> Encoded:
         own = {name: codec.vocabulary.ids(codec.tokens(extras[name], rng)) for name, codec in self.extras.items()}
         before = [token for name in self.prefixes for token in (*self._symbols(name, own[name]), SEP)]
         ids = _array([*before, *self.source.vocabulary.ids(pieces)])
         sequences = {name: _array(own[name]) for name in self.encoders}
+        words = None
+        if self.words:
+            words = _array([NO_PIECE] * len(before) + self.source.tokenizer.words(pieces, self.source.normalise(text)))
         if not self.copies:
-            return Encoded(ids, len(pieces), sequences)
+            return Encoded(ids, len(pieces), sequences, words=words)
         copied, foreign = self._copies(pieces)
-        return Encoded(ids, len(pieces), sequences, _array([NO_PIECE] * len(before) + copied), foreign)
+        return Encoded(ids, len(pieces), sequences, _array([NO_PIECE] * len(before) + copied), foreign, words)
 
     def _symbols(self, name: str, ids: Iterable[int]) -> list[int]:
         """A prefix's ids moved behind the source's vocabulary; an unknown piece stays UNK."""
@@ -148,6 +159,10 @@ class Codecs:
             names += [f"{name}:{piece}" for piece in self.extras[name].pieces([*ids, EOS])]
         return tuple(names)
 
+    def words_read(self, encoded: Encoded) -> int:
+        """How many words a source has, where a model counts them; how many tokens otherwise."""
+        return encoded.own if encoded.words is None else int(encoded.words.max(initial=-1)) + 1
+
     # --- pairs and outputs -------------------------------------------------------------------------------------------
 
     def pair(
@@ -156,7 +171,7 @@ class Codecs:
         """One encoded example, and its source's side alone; an rng, where given, cuts the texts anew."""
         text, extras = self.texts(inputs)
         read = self.source.tokens(text, rng)
-        encoded = self._encoded(read, extras, rng)
+        encoded = self._encoded(text, read, extras, rng)
         pieces = self.target.tokens(target, rng)
         ids = self.target.vocabulary.ids(pieces)
         if encoded.foreign:
@@ -167,7 +182,9 @@ class Codecs:
             said_words = self.target.tokenizer.words(pieces, self.target.normalise(target))
             read_words = self.source.tokenizer.words(read, self.source.normalise(text))
             linked = _linked(links, read_words, said_words, len(encoded.source) - encoded.own)
-        pair = Pair(encoded.source, _array(ids), index, encoded.extras, encoded.copies, links=linked)
+        pair = Pair(
+            encoded.source, _array(ids), index, encoded.extras, encoded.copies, links=linked, words=encoded.words
+        )
         return pair, encoded
 
     def begun(self, pieces: Sequence[str], encoded: Encoded) -> list[int]:

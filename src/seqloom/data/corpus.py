@@ -124,12 +124,13 @@ class Corpus:
             self._slice("copies", "source", index) if "copies" in self._arrays else None,
             1.0 if weights is None else float(weights[index]),
             self._links(index),
+            self._slice("words", "source", index) if "words" in self._arrays else None,
         )
 
     @cached_property
     def columns(self) -> Columns | None:
         """All pairs in long arrays; None where they hold more than ids and weights."""
-        if "copies" in self._arrays or self.has_links:
+        if "copies" in self._arrays or "words" in self._arrays or self.has_links:
             return None
 
         def side(name: str) -> Ragged:
@@ -208,7 +209,7 @@ def _dtype(name: str, ids: str) -> np.dtype[np.generic]:
         return np.dtype("<i8")
     if name.endswith(".text"):
         return np.dtype("u1")
-    return np.dtype({"weights": "<f4", "copies": "<i4", "alignment.ids": "<i4"}.get(name, ids))
+    return np.dtype({"weights": "<f4", "copies": "<i4", "words": "<i4", "alignment.ids": "<i4"}.get(name, ids))
 
 
 class _Writer:
@@ -240,6 +241,8 @@ class _Writer:
             self._append(f"extra.{name}.ids", f"extra.{name}", pair.extras[name])
         if pair.copies is not None:
             self._write("copies", pair.copies)
+        if pair.words is not None:
+            self._write("words", pair.words)
         if pair.links is not None or "alignment.ids" in self.files:
             links = np.zeros(0, np.int64) if pair.links is None else pair.links.flatten()
             self._append("alignment.ids", "alignment", links)

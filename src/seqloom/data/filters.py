@@ -39,6 +39,7 @@ class Counts:
     long_extra: int = 0
     ratio: int = 0
     no_weight: int = 0  # a weight of 0: it would teach nothing
+    unseen_label: int = 0  # a label that training has not: no model can say it
     source_tokens: int = 0  # of the kept pairs
     target_tokens: int = 0
     source_unknown: int = 0
@@ -52,6 +53,7 @@ class Counts:
         "long_extra",
         "ratio",
         "no_weight",
+        "unseen_label",
     )
 
     @property
@@ -66,6 +68,7 @@ def encoded(example: Example, codecs: Codecs, limits: Limits, counts: Counts) ->
     verdict = _cheap_verdict(example)
     if verdict is None:
         pair, read = codecs.pair(example.inputs, example.target, links=example.links)
+        _refuse_uneven(pair, read, codecs, example)
         verdict = _verdict(pair, read, codecs, limits)
     if verdict is not None:
         setattr(counts, verdict, getattr(counts, verdict) + 1)
@@ -104,9 +107,20 @@ def _verdict(pair: Pair, read: Encoded, codecs: Codecs, limits: Limits) -> str |
     before = len(pair.source) - source - len(codecs.prefixes)
     if codecs.extras and max([before, *map(len, pair.extras.values())]) > limits.max_extra:
         return "long_extra"
+    if codecs.labels and UNK in pair.target:
+        return "unseen_label"
     if limits.max_ratio is not None and max(source, target) > limits.max_ratio * min(source, target):
         return "ratio"
     return None
+
+
+def _refuse_uneven(pair: Pair, read: Encoded, codecs: Codecs, example: Example) -> None:
+    """E_ALIGN where a target that has one label for each word has another number of them."""
+    words, labels = codecs.words_read(read), len(pair.target)
+    if codecs.in_place and words != labels and words and labels:
+        what = f"{words:,} word{'' if words == 1 else 's'}, but {labels:,} tag{'' if labels == 1 else 's'}"
+        fix = "give one tag for each word; if the source was cut otherwise, set source.tokenizer: symbols"
+        raise SeqloomError("E_ALIGN", what, where=example.where, fix=fix)
 
 
 def refuse_nothing(examples: Iterable[Example], tally: Tally, where: str) -> None:

@@ -251,6 +251,22 @@ class Symbols(_Untrained):
         return (piece if edge is None else self.separator + piece).encode("utf-8")
 
 
+class Whole(_Untrained):
+    """The whole text is one piece: a label, whatever is written in it."""
+
+    class Settings(config.Settings):
+        kind: Literal["whole"] = "whole"
+
+    def encode(self, text: str) -> list[str]:
+        return [text] if text else []
+
+    def decode(self, pieces: Sequence[str]) -> str:
+        return "".join(pieces)
+
+    def added(self, piece: str, edge: str | None) -> bytes | None:
+        return piece.encode("utf-8")
+
+
 # --- subwords ----------------------------------------------------------------------------------------------------
 
 
@@ -372,6 +388,7 @@ TOKENIZERS: Table[Tokenizer] = Table(
         "characters": Characters,
         "bytes": Bytes,
         "symbols": Symbols,
+        "whole": Whole,
         "bpe": Bpe,
         "unigram": Unigram,
     },

@@ -125,6 +125,16 @@ class DecoderSettings(config.Settings):
         """Are its features log-probabilities already, so that its head can only be `none`?"""
         return False
 
+    @property
+    def listens(self) -> bool:
+        """Are the vectors of the tokens that it has said a part of what it says next?"""
+        return True
+
+    @property
+    def in_place(self) -> bool:
+        """Does every token that it says belong to the source's word of the same place?"""
+        return False
+
 
 class Decoder(nn.Module, ABC):
     """Reads target tokens after a memory, or alone. Law 1: reading in pieces equals reading at once.
@@ -135,6 +145,7 @@ class Decoder(nn.Module, ABC):
     """
 
     width: int  # D of the features
+    sure_of_end: ClassVar[bool] = False  # True: where it ends is no choice of its own, and nothing to be learned
     attention_taps: tuple[str, ...] = ()  # taps of the weights over the source, layer by layer: N H T S
     self_taps: tuple[str, ...] = ()  # taps of the weights over what the rows have read, layer by layer: N H T P
 

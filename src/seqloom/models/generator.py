@@ -18,7 +18,7 @@ from seqloom.batch import Batch, Source, Tokens
 from seqloom.models.contracts import Decoder, Head, State
 from seqloom.nn.frontends import Embedding
 from seqloom.nn.tape import Tape
-from seqloom.shapes import Features, Float, Nll, Rows, StepLogProbs, Tensor
+from seqloom.shapes import Features, Float, Nll, Rows, RowTokens, StepLogProbs, Tensor
 from seqloom.specials import BOS
 
 
@@ -53,6 +53,26 @@ class GeneratorSettings(config.Settings, ABC):
     @property
     def attends(self) -> bool:
         """Has every output token weights over the source?"""
+        return False
+
+    @property
+    def continues(self) -> bool:
+        """Is the source the beginning of the text that it goes on with, and may it be empty?"""
+        return False
+
+    @property
+    def reads_words(self) -> bool:
+        """Must sources tell which word each of their tokens is a part of?"""
+        return False
+
+    @property
+    def labels(self) -> bool:
+        """Are targets labels, which are said and never read?"""
+        return False
+
+    @property
+    def in_place(self) -> bool:
+        """Does every target token belong to the source's word of the same place?"""
         return False
 
 
@@ -91,8 +111,13 @@ class Generator(nn.Module, ABC):
         return self.attended(tape, batch)
 
     def step(self, last: Rows, state: State) -> tuple[StepLogProbs, State]:
-        features, state = self.decoder(last[:, None], state)
+        features, state = self.read(last[:, None], state)
         return self.head.log_probs(features, state)[:, 0], state
+
+    def read(self, tokens: RowTokens, state: State) -> tuple[Features, State]:
+        """Features after tokens of the target, BOS first, from a state that `start` began."""
+        features, state = self.decoder(tokens, state)
+        return features, state
 
     def held(self, state: State, room: int) -> State:
         """The same state with room for so many more tokens: steps then change no tensor's shape. Consumes it."""

@@ -144,7 +144,11 @@ class Repeat(Head):
     ) -> tuple[Float[Tensor, "M"], Float[Tensor, "M"]]:
         log_probs = tap("logits", gold.real(features))  # M V
         nll = -log_probs.gather(1, gold.real(gold.ids)[:, None]).squeeze(1)
-        return (1 - smoothing) * nll - smoothing * log_probs.mean(1) if smoothing else nll, nll
+        if not smoothing:
+            return nll, nll
+        possible = log_probs > -torch.inf
+        mean = log_probs.where(possible, 0.0).sum(1) / possible.sum(1)
+        return (1 - smoothing) * nll - smoothing * mean, nll
 
 
 HEADS: Table[Head] = Table("heads", {"linear": Linear, "mlp": Mlp, "copy": Copy, "none": Repeat})

@@ -29,43 +29,49 @@ from seqloom.shapes import Features, Float, Int, Tensor
 from seqloom.specials import SEP
 
 
+class AloneSettings(GeneratorSettings):
+    """A decoder without an encoder: one embedding, so one vocabulary."""
+
+    kind: str
+    embedding: Annotated[config.Settings, Kind(EMBEDDINGS)] = Learned.Settings()
+    tied: bool = False  # the output matrix is the embedding
+    decoder: Annotated[DecoderSettings, Kind(DECODERS)] = TransformerDecoder.Settings()
+    head: Annotated[config.Settings, Kind(HEADS)] = Linear.Settings()
+
+    @field_validator("decoder")
+    @classmethod
+    def _reads_alone(cls, decoder: DecoderSettings) -> DecoderSettings:
+        return decoder.fitted(encoder=False)
+
+    @model_validator(mode="after")
+    def _head_fits(self) -> AloneSettings:
+        head = HEADS[kind_of(self.head)]
+        if head.copies or head.repeats:
+            raise ValueError(f"head: a {self.kind} model has no attention to a memory that it needs; use linear or mlp")
+        if self.tied and kind_of(self.embedding) != "learned":
+            raise ValueError("tied: only a learned embedding can be tied to the output layer")
+        return self
+
+    @property
+    def one_vocabulary(self) -> bool:
+        return True
+
+    @property
+    def embeddings(self) -> Mapping[str, config.Settings]:
+        return {"target": self.embedding}
+
+    @property
+    def parts(self) -> Mapping[str, config.Settings]:
+        return {"decoder": self.decoder}
+
+
 class Joint(Generator):
     """A decoder that reads everything."""
 
-    class Settings(GeneratorSettings):
+    class Settings(AloneSettings):
         kind: Literal["joint"] = "joint"
-        embedding: Annotated[config.Settings, Kind(EMBEDDINGS)] = Learned.Settings()
-        tied: bool = False  # the output matrix is the embedding
-        decoder: Annotated[DecoderSettings, Kind(DECODERS)] = TransformerDecoder.Settings()
-        head: Annotated[config.Settings, Kind(HEADS)] = Linear.Settings()
 
-        @field_validator("decoder")
-        @classmethod
-        def _reads_alone(cls, decoder: DecoderSettings) -> DecoderSettings:
-            return decoder.fitted(encoder=False)
-
-        @model_validator(mode="after")
-        def _head_fits(self) -> Joint.Settings:
-            head = HEADS[kind_of(self.head)]
-            if head.copies or head.repeats:
-                raise ValueError("head: a joint model has no attention to a memory that it needs; use linear or mlp")
-            if self.tied and kind_of(self.embedding) != "learned":
-                raise ValueError("tied: only a learned embedding can be tied to the output layer")
-            return self
-
-        @property
-        def one_vocabulary(self) -> bool:
-            return True
-
-        @property
-        def embeddings(self) -> Mapping[str, config.Settings]:
-            return {"target": self.embedding}
-
-        @property
-        def parts(self) -> Mapping[str, config.Settings]:
-            return {"decoder": self.decoder}
-
-    def __init__(self, settings: Settings, *, source_vocabulary: int, target_vocabulary: int) -> None:
+    def __init__(self, settings: AloneSettings, *, source_vocabulary: int, target_vocabulary: int) -> None:
         """Source and target share their tokens; a source may have further ones behind them (features before it)."""
         super().__init__()
         assert source_vocabulary >= target_vocabulary
@@ -114,7 +120,7 @@ class Joint(Generator):
         assert batch.target is not None
         *read, said = without_gaps([*_prompt(batch.sources), batch.target])[1]
         sources = torch.cat(read[::2], dim=1)  # B S: every second part is a SEP; padding stands last and is never seen
-        return [_picked(tape.joined(name, dim=2), said, sources) for name in self.attention_taps]
+        return [picked(tape.joined(name, dim=2), said, sources) for name in self.attention_taps]
 
 
 def without_gaps(parts: Sequence[Tokens]) -> tuple[Tokens, tuple[Int[Tensor, "B s"], ...]]:
@@ -145,8 +151,9 @@ def _embedded(prompt: Sequence[Int[Tensor, "B _"]]) -> list[tuple[str, Int[Tenso
     return [(SOURCE, places) for places in prompt[::2]]
 
 
-def _picked(
+def picked(
     weights: Float[Tensor, "B H L L"], rows: Int[Tensor, "B T"], columns: Int[Tensor, "B S"]
 ) -> Float[Tensor, "B H T S"]:
+    """Weights between these places of one sequence."""
     batch = torch.arange(len(weights), device=weights.device)[:, None, None]
     return weights.transpose(1, 0)[:, batch, rows[:, :, None], columns[:, None]].transpose(1, 0)

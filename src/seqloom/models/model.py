@@ -18,10 +18,11 @@ from seqloom.models.copying import ReadsCopies, copyable
 from seqloom.models.generator import Generator, GeneratorSettings
 from seqloom.models.heads import HEADS, Linear, Repeat
 from seqloom.models.joint import Joint
+from seqloom.models.language import LanguageModel
 from seqloom.models.memories import ExtraSource, joined
 from seqloom.models.rnn import Luong, RecurrentEncoder
 from seqloom.models.tables import DECODERS, ENCODERS
-from seqloom.nn.frontends import EMBEDDINGS, Embedding, Learned
+from seqloom.nn.frontends import EMBEDDINGS, Embedding, Learned, OneHot
 from seqloom.shapes import Rows, StepLogProbs
 
 
@@ -51,6 +52,8 @@ class EncoderDecoder(Generator):
 
         @model_validator(mode="after")
         def _sharing(self) -> EncoderDecoder.Settings:
+            if self.shared and not self.decoder.listens:
+                raise ValueError(f"shared: a {kind_of(self.decoder)} decoder reads no tokens, so it has no embedding")
             if self.shared and self.source_embedding != self.target_embedding:
                 raise ValueError("shared: source_embedding and target_embedding must be the same when shared")
             encoder, decoder = self.encoder.model_dump(), self.decoder.model_dump()
@@ -90,12 +93,24 @@ class EncoderDecoder(Generator):
             return self.decoder.attends
 
         @property
+        def reads_words(self) -> bool:
+            return ENCODERS[kind_of(self.encoder)].reads_words
+
+        @property
+        def labels(self) -> bool:
+            return not self.decoder.listens
+
+        @property
+        def in_place(self) -> bool:
+            return self.decoder.in_place
+
+        @property
         def one_vocabulary(self) -> bool:
             return self.shared
 
         @property
         def embeddings(self) -> Mapping[str, config.Settings]:
-            target = {"target": self.target_embedding}
+            target = {"target": self.target_embedding} if self.decoder.listens else {}
             return target if self.shared else {**target, "source": self.source_embedding}
 
         @property
@@ -113,7 +128,8 @@ class EncoderDecoder(Generator):
         """`extras` are further sources by name: how each is read, and the size of its vocabulary."""
         super().__init__()
         assert not settings.shared or source_vocabulary == target_vocabulary
-        target = EMBEDDINGS.build(settings.target_embedding, vocabulary=target_vocabulary)
+        heard = settings.target_embedding if settings.decoder.listens else OneHot.Settings()  # it learns nothing
+        target = EMBEDDINGS.build(heard, vocabulary=target_vocabulary)
         source = (
             target if settings.shared else EMBEDDINGS.build(settings.source_embedding, vocabulary=source_vocabulary)
         )
@@ -154,7 +170,9 @@ class EncoderDecoder(Generator):
         return {"target": self.target_embedding, "source": self.source_embedding}
 
 
-MODELS: Table[Generator] = Table("models", {"encoder_decoder": EncoderDecoder, "joint": Joint})
+MODELS: Table[Generator] = Table(
+    "models", {"encoder_decoder": EncoderDecoder, "joint": Joint, "language": LanguageModel}
+)
 
 
 class Ensemble(nn.Module):

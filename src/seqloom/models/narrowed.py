@@ -57,7 +57,7 @@ class Narrowed:
 
     def step(self, last: Rows, state: State) -> tuple[StepLogProbs, State]:
         listed = state.sources[LISTED]
-        features, after = self.network.decoder(last[:, None], state)
+        features, after = self.network.read(last[:, None], state)
         logits = exact(F.linear(self.head.hidden(features[:, 0]), self.weight, self.bias))  # N U
         own = torch.log_softmax(logits.masked_fill(~spread(listed, len(last)), NEVER), dim=-1)
         whole = own.new_full((len(last), len(self.head.weight)), NEVER)

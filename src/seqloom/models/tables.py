@@ -6,6 +6,7 @@ from seqloom.config import Table
 from seqloom.models.bag import Bag
 from seqloom.models.contracts import Decoder, Encoder
 from seqloom.models.convolution import ConvolutionalEncoder
+from seqloom.models.labels import Label, Tags
 from seqloom.models.monotonic import Monotonic
 from seqloom.models.rnn import Bahdanau, Luong, RecurrentDecoder, RecurrentEncoder
 from seqloom.models.spelling import SpelledEncoder
@@ -29,5 +30,7 @@ DECODERS: Table[Decoder] = Table(
         "luong": Luong,
         "transformer": TransformerDecoder,
         "monotonic": Monotonic,
+        "label": Label,
+        "tags": Tags,
     },
 )

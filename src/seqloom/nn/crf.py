@@ -62,13 +62,17 @@ class Crf(nn.Module):
         """log p(y_t = c | x) = alpha_t[c] + beta_t[c] - log Z, over all paths; zero behind the mask."""
         scores = _real(scores, mask)
         alphas = self._forward(scores, mask)
+        through = torch.stack(alphas, dim=1) + self.ahead(scores, mask)  # B S C
+        return (through - self._total(alphas[-1], mask)[:, None, None]).masked_fill(~mask[..., None], 0.0)
+
+    def ahead(self, scores: Scores, mask: Mask) -> Scores:
+        """beta_t[c] = log sum_d exp(T[c, d] + x_{t+1}[d] + beta_{t+1}[d]): all that may follow; of the last word, end."""
         follows, end = exact(self.transitions), exact(self.end)
         betas = [end.expand(scores.shape[0], -1)]  # B C, from the last position to the first
         for t in range(scores.shape[1] - 1, 0, -1):
             after = torch.logsumexp(follows + (scores[:, t] + betas[-1])[:, None], dim=2)
             betas.append(torch.where(mask[:, t, None], after, end))  # the last word is followed by the end
-        through = torch.stack(alphas, dim=1) + torch.stack(betas[::-1], dim=1)  # B S C
-        return (through - self._total(alphas[-1], mask)[:, None, None]).masked_fill(~mask[..., None], 0.0)
+        return torch.stack(betas[::-1], dim=1)
 
     def _forward(self, scores: Scores, mask: Mask) -> list[Float[Tensor, "B C"]]:
         """alpha_{t+1}[d] = log sum_c exp(alpha_t[c] + T[c, d]) + x_{t+1}[d]; behind the end it stays as it was."""

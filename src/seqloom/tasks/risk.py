@@ -58,7 +58,7 @@ class ExpectedRisk:
         padded = [[*chosen, *([chosen[0]] * (most - len(chosen)))] for chosen in candidates]
         real = torch.tensor([[k < len(chosen) for k in range(most)] for chosen in candidates], device=device)  # B K
         tokens = Tokens.pad([[*ids, EOS] for chosen in padded for ids in chosen]).to(device)  # N T
-        features, state = model.decoder(shifted(tokens).ids, model.start(batch.sources, most))
+        features, state = model.read(shifted(tokens).ids, model.start(batch.sources, most))
         log_probs = -model.head.nll(features, state, tokens).sum(1).view(-1, most)  # B K
         return expected(log_probs, costs, real, self.settings.alpha), -log_probs[:, 0]
 

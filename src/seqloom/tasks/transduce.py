@@ -25,7 +25,7 @@ from seqloom.search.hypotheses import Hypothesis
 from seqloom.search.loop import Limits, search
 from seqloom.search.strategies import STRATEGIES, Beam
 from seqloom.shapes import Features, Float, Int, Tensor
-from seqloom.specials import BOS
+from seqloom.specials import BOS, EOS
 from seqloom.tasks.alignment import AttentionLoss
 from seqloom.tasks.base import Loss, Task
 from seqloom.tasks.noise import Noise, edited, noisy
@@ -86,6 +86,13 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
             return self
 
         @property
+        def about_history(self) -> str | None:
+            """The first key that is set of those that change what a decoder reads of its own output, if any is."""
+            default = Transduce.Settings()
+            keys = ("sampling", "sampling_pick", "history")
+            return next((key for key in keys if getattr(self, key) != getattr(default, key)), None)
+
+        @property
         def watches(self) -> bool:
             """Is anything asked of the attention?"""
             return self.guided_alignment > 0 or self.coverage_loss > 0
@@ -116,9 +123,9 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
 
     def loss(self, model: Generator, batch: Batch, step: int) -> Loss:
         """Plain and unweighted where the model is not training: what validation reports."""
-        assert batch.target is not None
         if not model.training:
-            return summed(*model.losses(batch), batch.target)
+            learned, target = _learned(model, batch)
+            return summed(*model.losses(learned), target)
         batch = self._noisy_source(batch)
         if self.risk is None:
             return self._likelihood(model, batch, step)
@@ -143,8 +150,7 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
 
     def _likelihood(self, model: Generator, batch: Batch, step: int) -> Loss:
         """Cross-entropy, averaged over two passes that must agree where R-Drop is on."""
-        assert batch.target is not None
-        settings, target = self.settings, batch.target
+        settings, (batch, target) = self.settings, _learned(model, batch)
         if settings.edit_temperature:
             target = edited(target, settings.edit_temperature, self.target_vocabulary)
             batch = replace(batch, target=target)
@@ -210,7 +216,7 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
         coins = torch.rand(history.ids.shape).to(history.ids.device) < gold
         features = []
         for t in range(history.ids.shape[1]):
-            feature, state = model.decoder(last[:, None], state)
+            feature, state = model.read(last[:, None], state)
             features.append(feature)
             # Not under no_grad: autocast would keep a cast of the weights that knows no gradient, for the loss as well.
             own = self._pick(model.head.log_probs(feature.detach(), state)[:, 0].detach())
@@ -224,6 +230,13 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
 
     def predict(self, model: Generator, batch: Batch) -> list[list[Hypothesis]]:
         return search(model, batch.sources, self.searching.strategy, limits=self.searching.limits)
+
+
+def _learned(model: Generator, batch: Batch) -> tuple[Batch, Tokens]:
+    """The batch and its target, without the ends where these are certain: there is nothing to learn of them."""
+    assert batch.target is not None
+    target = batch.target.without(EOS) if model.decoder.sure_of_end else batch.target
+    return replace(batch, target=target), target
 
 
 def summed(

@@ -190,7 +190,7 @@ def shape_of(batch: Batch, rows: Callable[[int], int]) -> Shape | None:
     target, sources = batch.target, batch.sources
     if target is None or batch.alignment is not None:
         return None
-    if not all(isinstance(source, Tokens) and source.copies is None for source in sources.values()):
+    if not all(isinstance(source, Tokens) and source.copies is source.words is None for source in sources.values()):
         return None
     widths = tuple((name, rounded(source.mask.shape[1])) for name, source in sources.items())
     steps = rounded(target.mask.shape[1])

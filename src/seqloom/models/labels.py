@@ -1,0 +1,188 @@
+"""Decoders that say what a source is: one label for all of it (an acceptor, n -> 1), or one for each of its words (a
+transducer, n -> n).
+
+They are decoders like all others, so that training, search, n-best lists, ensembles, confidences, evaluation and
+explanations are theirs as well. With s_1 ... s_n the memory and C labels,
+
+    label    p(y_1 | x) = softmax(W f(s)), f the last state, the mean, the maximum, or attention with a learned query
+             (Yang et al. 2016); then comes the end, for certain
+    tags     p(y_t | x) = softmax(W s_t), word by word; after the last word comes the end, for certain
+
+Tags may know their neighbours: a linear-chain conditional random field (Lafferty et al. 2001), read from left to right.
+With e_t = W s_t, T the scores of neighbours and b_t[c] the log of all that may follow c (`nn/crf.py`),
+
+    p(y | x) = exp(sum_t e_t[y_t] + T[y_{t-1}, y_t]) / Z(x) = prod_t p(y_t | y_{t-1}, x)
+    p(y_t | y_{t-1}, x) ~ exp(T[y_{t-1}, y_t] + e_t[y_t] + b_t[y_t])
+
+so that the loss is the field's own, and a beam finds what Viterbi finds as soon as it is wide enough. Features are
+log-probabilities, the head is `none`. Neither decoder reads what was said but for the neighbour of a tag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import nn
+from torch.nn import functional as F
+
+from seqloom.models.bag import Dropout
+from seqloom.models.contracts import Decoder, DecoderSettings, Encoder, Memory, State
+from seqloom.nn.attention import Attention, AttentionSettings
+from seqloom.nn.crf import Crf
+from seqloom.nn.dropout import CheapDropout
+from seqloom.nn.frontends import Embedding
+from seqloom.nn.layers import exact, mean_of_real, spread
+from seqloom.nn.tape import tap
+from seqloom.shapes import Bool, Features, Float, Int, Rows, RowTokens, Tensor
+from seqloom.specials import EOS, SPECIALS
+
+TAP = "decoder.attention"
+FIRST = len(SPECIALS)  # the id of the first label: special tokens are none
+
+
+class LabelSettings(DecoderSettings):
+    """What both decoders can be told."""
+
+    hidden: int | None = Field(None, ge=1)  # width of a layer before the output, relu(U x + c); null: none
+    dropout: Dropout = 0.0
+
+    def fitted(self, encoder: bool) -> DecoderSettings:
+        if not encoder:
+            raise ValueError("kind: labels are of a source, and there is no encoder that reads one; use rnn")
+        return self
+
+    @property
+    def speaks(self) -> bool:
+        return True
+
+    @property
+    def listens(self) -> bool:
+        return False
+
+
+class Labels(Decoder):
+    """What both decoders have: an output layer over the C labels, and an end that is certain."""
+
+    sure_of_end = True
+
+    def __init__(self, settings: LabelSettings, *, embedding: Embedding, features: int) -> None:
+        super().__init__()
+        self.width = embedding.vocabulary
+        assert self.width > FIRST, "there is no label"
+        self.dropout = CheapDropout(settings.dropout)
+        hidden = settings.hidden
+        self.hidden = nn.Identity() if hidden is None else nn.Sequential(nn.Linear(features, hidden), nn.ReLU())
+        self.output = nn.Linear(features if hidden is None else hidden, self.width - FIRST)
+
+    def scores(self, vectors: Float[Tensor, "*r D"]) -> Float[Tensor, "*r C"]:
+        return exact(self.output(self.dropout(self.hidden(self.dropout(vectors)))))
+
+    def said(self, scores: Float[Tensor, "N T C"], speaks: Bool[Tensor, "N T"]) -> Features:
+        """Log-probabilities over all ids: of a label where one is due, of the end where none is."""
+        labels = F.pad(torch.log_softmax(scores, dim=-1), (FIRST, 0), value=-torch.inf)  # N T V
+        end = labels.new_full((self.width,), -torch.inf)
+        end[EOS] = 0.0
+        return torch.where(speaks[..., None], labels, end)
+
+    @staticmethod
+    def places(tokens: RowTokens, state: State) -> Int[Tensor, "N T"]:
+        """How many labels each row has said before each of its tokens."""
+        return state.rows["said"][:, None] + torch.arange(tokens.shape[1], device=tokens.device)
+
+    @staticmethod
+    def after(tokens: RowTokens, state: State, lengths: Rows | None) -> State:
+        return state.with_rows(said=state.rows["said"] + (tokens.shape[1] if lengths is None else lengths))
+
+
+class Label(Labels):
+    """One label for the whole source. Tap: `decoder.attention` = the weights of its words (N H T S)."""
+
+    class Settings(LabelSettings):
+        kind: Literal["label"] = "label"
+        pooling: Literal["last", "mean", "max", "attention"] = "attention"  # the source as one vector
+        attention: AttentionSettings = AttentionSettings()  # where `pooling` is attention
+
+        @property
+        def attends(self) -> bool:
+            return self.pooling == "attention"
+
+    def __init__(self, settings: Settings, *, embedding: Embedding, encoder: Encoder) -> None:
+        self.pooling = settings.pooling
+        attention, features = None, encoder.width
+        if settings.attends:
+            attention = Attention(settings.attention, query=encoder.width, memory=encoder.width, name=TAP)
+            features = attention.width
+        elif self.pooling == "last":
+            features = encoder.summary_sizes[-1][0]
+        super().__init__(settings, embedding=embedding, features=features)
+        self.attention = attention
+        if attention is not None:
+            self.attention_taps = (TAP,)
+            self.asks = nn.Parameter(torch.empty(encoder.width))  # the query: what matters for these labels?
+            nn.init.normal_(self.asks, std=encoder.width**-0.5)
+
+    def start(self, memories: Mapping[str, Memory] | None, rows: int) -> State:
+        assert memories is not None, "a label is of a source"
+        memory = next(iter(memories.values()))
+        said = torch.zeros(rows, dtype=torch.long, device=memory.mask.device)
+        if self.attention is not None:
+            return State({"said": said}, self.attention.prepare(memory.states, memory.mask))
+        return State({"said": said}, {"pooled": self._pooled(memory)})
+
+    def _pooled(self, memory: Memory) -> Float[Tensor, "B D"]:
+        if self.pooling == "last":
+            return memory.summary[-1][0]
+        if self.pooling == "mean":
+            return mean_of_real(memory.states, memory.mask)
+        return memory.states.masked_fill(~memory.mask[..., None], -torch.inf).amax(1)
+
+    def forward(self, tokens: RowTokens, state: State, lengths: Rows | None = None) -> tuple[Features, State]:
+        rows, steps = tokens.shape
+        if self.attention is not None:
+            vectors = tap("decoder.context", self.attention(self.asks.expand(rows, steps, -1), state.sources))  # N T D
+        else:
+            vectors = spread(state.sources["pooled"], rows)[:, None].expand(-1, steps, -1)
+        features = self.said(self.scores(vectors), self.places(tokens, state) == 0)
+        return features, self.after(tokens, state, lengths)
+
+
+class Tags(Labels):
+    """One label for each word, in their order."""
+
+    class Settings(LabelSettings):
+        kind: Literal["tags"] = "tags"
+        transitions: bool = False  # a tag knows its neighbour: a conditional random field
+
+        @property
+        def in_place(self) -> bool:
+            return True
+
+    def __init__(self, settings: Settings, *, embedding: Embedding, encoder: Encoder) -> None:
+        super().__init__(settings, embedding=embedding, features=encoder.width)
+        self.field = Crf(self.width - FIRST) if settings.transitions else None
+
+    def start(self, memories: Mapping[str, Memory] | None, rows: int) -> State:
+        assert memories is not None, "tags are of a source"
+        memory = next(iter(memories.values()))
+        order = torch.argsort(~memory.mask, dim=1, stable=True)  # of a memory of several sources, the gaps go last
+        scores = self.scores(memory.states.gather(1, order[..., None].expand_as(memory.states)))  # B S C
+        words = memory.mask.sum(1) - 1  # B: the last state is that of the source's end
+        if self.field is not None:
+            scores = scores + self.field.ahead(
+                scores, torch.arange(scores.shape[1], device=words.device) < words[:, None]
+            )
+        said = torch.zeros(rows, dtype=torch.long, device=scores.device)
+        return State({"said": said}, {"scores": scores, "words": words})
+
+    def forward(self, tokens: RowTokens, state: State, lengths: Rows | None = None) -> tuple[Features, State]:
+        places = self.places(tokens, state)  # N T
+        scores, words = spread(state.sources["scores"], len(tokens)), spread(state.sources["words"], len(tokens))
+        index = places.clamp(max=scores.shape[1] - 1)[..., None].expand(-1, -1, scores.shape[2])
+        here = scores.gather(1, index)  # N T C
+        if self.field is not None:
+            before = self.field.transitions[(tokens - FIRST).clamp(min=0)]  # N T C: what was just read is the neighbour
+            here = here + torch.where((places == 0)[..., None], self.field.start, before)
+        return self.said(here, places < words[:, None]), self.after(tokens, state, lengths)
