@@ -229,14 +229,37 @@ def test_a_silent_head_finds_nothing() -> None:
     assert found.weights[0].any()
 
 
+@pytest.mark.parametrize("name", ["1.2", "decoder.1.2"])
+def test_a_head_of_a_joint_model_is_silenced_by_either_name(name: str) -> None:
+    model = joint()
+    plain, found = (
+        looked(model, "abc", "fed", Edits(silences=silences).replacements(model))
+        for silences in ((), (Silence.parse(name),))
+    )
+    assert plain.weights[0, 1].any()
+    assert not found.weights[0, 1].any()
+    assert found.log_prob != pytest.approx(plain.log_prob, abs=1e-4)
+
+
+@pytest.mark.parametrize("scale", ["e-300", "e-50", "", "e39", "e307"])
+def test_weights_of_any_size_are_shares(scale: str) -> None:
+    model = network("luong")
+    edits = Edits((Look.parse(f"1=1{scale},0,3{scale}"),))
+    found = looked(model, "abc", "fed", edits.replacements(model))
+    np.testing.assert_allclose(found.weights[0, 0, 0], [0.25, 0, 0.75, 0], atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("name", "edits", "said"),
     [
         ("luong", Edits((Look.parse("1=9"),)), "the source has 4 tokens"),
         ("luong", Edits((Look.parse("0=1"),)), "counted from 1"),
         ("luong", Edits((Look(1, (0.0, 0.0)),)), "one is over 0"),
+        ("luong", Edits((Look.parse("1=inf,1"),)), "weights are numbers"),
+        ("luong", Edits((Look.parse("1=nan,1"),)), "weights are numbers"),
         ("luong", Edits((Look.parse("2:1=1"),)), "layers 1 to 1"),
         ("luong", Edits(silences=(Silence(1, 2),)), "heads 1 to 1"),
+        ("luong", Edits(silences=(Silence.parse("1.0"),)), "heads 1 to 1"),
         ("luong", Edits(silences=(Silence(1, 1, "decoder"),)), "no attention within its decoder"),
         ("one vector", Edits((Look.parse("1=1"),)), "no attention to the source"),
         ("joint", Edits((Look.parse("1=1"),)), "joint"),

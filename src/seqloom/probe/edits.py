@@ -6,6 +6,7 @@ and heads are counted from 1, as they are shown.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -77,13 +78,14 @@ class Edits:
         """What taps let pass instead, for one call (each counts its own steps); E_USAGE where that cannot be."""
         if not (self.looks or self.silences):
             return {}
-        if network.attention_taps and network.attention_taps == network.decoder.self_taps:
-            what = "a joint model attends to source and target in one row of weights, which cannot be edited"
-            raise SeqloomError("E_USAGE", what, fix="leave --attend and --mask-head out")
+        if self.looks and network.attention_taps and network.attention_taps == network.decoder.self_taps:
+            what = "a joint model attends to source and target in one row of weights, which --attend cannot edit"
+            raise SeqloomError("E_USAGE", what, fix="leave --attend out; --mask-head silences its heads")
         changed: dict[str, _Changed] = {}
         for look in self.looks:
             if look.step < 1 or (look.at is not None and look.at < 1):
-                raise SeqloomError("E_USAGE", f"--attend {look}: steps and positions are counted from 1")
+                what = f"--attend {look}: steps and positions are counted from 1"
+                raise SeqloomError("E_USAGE", what, fix="STEP=POSITION, such as 1=1")
             taps = _taps(network, "")
             for name in taps if look.layer is None else [_layer(taps, look.layer)]:
                 changed.setdefault(name, _Changed()).looks.append(look)
@@ -108,8 +110,8 @@ class _Changed:
             if 0 <= place < steps:
                 changed[:, :, place] = _wanted(look, weights)
         for head in self.silent:
-            if head > weights.shape[1]:
-                raise SeqloomError("E_USAGE", f"head {head}: this layer has heads 1 to {weights.shape[1]}")
+            if not 1 <= head <= weights.shape[1]:
+                raise SeqloomError("E_USAGE", f"--mask-head: head {head}: this layer has heads 1 to {weights.shape[1]}")
             changed[:, head - 1] = 0
         self._seen += steps
         return changed
@@ -119,11 +121,15 @@ def _wanted(look: Look, weights: Float[Tensor, "N H T S"]) -> Float[Tensor, "S"]
     size = weights.shape[3]
     given = look.weights if look.at is None else (*[0.0] * (look.at - 1), 1.0)
     if len(given) > size:
-        raise SeqloomError("E_USAGE", f"--attend {look}: the source has {size} tokens, its end included")
-    if min(given) < 0 or not sum(given) > 0:
-        raise SeqloomError("E_USAGE", f"--attend {look}: weights are not negative, and one is over 0")
-    wanted = weights.new_tensor([*given, *[0.0] * (size - len(given))])
-    return wanted / wanted.sum()
+        fix = f"positions 1 to {size}, or as many weights at most"
+        raise SeqloomError("E_USAGE", f"--attend {look}: the source has {size} tokens, its end included", fix=fix)
+    most = max(given)
+    if not all(map(math.isfinite, given)) or min(given) < 0 or not most > 0:
+        what = f"--attend {look}: weights are numbers that are not negative, and one is over 0"
+        raise SeqloomError("E_USAGE", what, fix="weights such as 0.2,0,0.8; they are made to sum to 1")
+    parts = [weight / most for weight in given]  # as large as they are given, or as small, their shares are the same
+    total = sum(parts)
+    return weights.new_tensor([*(part / total for part in parts), *[0.0] * (size - len(parts))])
 
 
 def _taps(network: Generator, part: str) -> Sequence[str]:
@@ -141,5 +147,5 @@ def _taps(network: Generator, part: str) -> Sequence[str]:
 
 def _layer(names: Sequence[str], layer: int) -> str:
     if not 1 <= layer <= len(names):
-        raise SeqloomError("E_USAGE", f"layer {layer}: there are layers 1 to {len(names)}")
+        raise SeqloomError("E_USAGE", f"layer {layer}: there are layers 1 to {len(names)}", fix="name one of them")
     return names[layer - 1]
