@@ -17,7 +17,9 @@ from selenium.webdriver.support.select import Select
 
 from chromium import Open, all_of, one_of, overflows, press, show, shows, some_of, texts
 from explanations import END, looks, made, sentence, small_tree, spread, told, wide_tree
+from seqloom.probe.attribution import Attributed
 from seqloom.probe.explain import Explanation
+from seqloom.probe.origins import Attribution, whole_words
 from seqloom.probe.page import page
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -120,6 +122,23 @@ def test_attention_within_the_output_is_over_what_was_heard(opened: Open) -> Non
     choose(browser, "within_source")
     for side in ("tbody th", "thead th span"):
         shows(lambda side=side: texts(browser, side), ["s0", "s1", "s2", END])
+
+
+def test_what_a_word_came_from_is_drawn_beside_where_it_looked(opened: Open) -> None:
+    """`dog` owes three quarters to `hund`, against or for, and a quarter to `the`; the model has no attention."""
+    shown = replace(crossed(), weights=np.zeros((0, 0, 4, 4), dtype=np.float32))
+    of_source, of_target = np.zeros((4, 4)), np.zeros((4, 4))
+    of_source[1, 1], of_target[1, 0] = -0.75, 0.25
+    sides = whole_words(shown.source), whole_words([one.token for one in shown.output])
+    owed = Attribution("occlusion", *sides, np.zeros(4), Attributed(of_source, of_target, "log p"))
+    browser = opened(shown, attribution=owed)
+    assert texts(browser, "[data-control=kind] label") == ["came from the source", "from what it had said"]
+    shows(lambda: cell(browser, 1, 1).get_attribute("aria-label"), "dog to hund: 75 %")
+    hover(browser, said(browser, 1))
+    shows(lambda: readout(browser), "“dog” came from “hund” 75 %")
+    choose(browser, "from_output")
+    hover(browser, cell(browser, 1, 0))
+    shows(lambda: readout(browser), "“dog” came from “the”: 25 % (by occlusion)")
 
 
 def test_an_edit_is_shown_with_its_command(opened: Open) -> None:

@@ -91,10 +91,31 @@ def test_every_edit_is_shown_with_the_command_that_makes_it(seqloom: Command, ti
         ([TEXT, "--target", "dog", "--beam", "2"], "--target"),
         ([TEXT, "--greedy", "--beam", "2"], "choose one"),
         ([TEXT, "--extra", "tags=x"], "no such input"),
+        ([TEXT, "--mask-head", "1.0"], "heads 1 to 1"),
+        ([TEXT, "--attend", "1=inf,1"], "weights are numbers"),
+        ([TEXT, "--layer", "2", "--json"], "layers 1 to 1"),
+        ([TEXT, "--html", "-", "--json"], "stdout holds one of them"),
+        ([TEXT, "--data", "pairs.tsv"], "--data has no meaning without --neighbours"),
     ],
 )
 def test_what_cannot_be_explained(seqloom: Command, tiny_run: Path, arguments: list[str], said: str) -> None:
     assert said in seqloom("explain", tiny_run, *arguments).refused("E_USAGE", 2)
+
+
+@pytest.mark.parametrize(("side", "words"), [("source", [TEXT * 500]), ("target", [TEXT, "--target", TEXT * 500])])
+def test_what_is_too_long_is_said_without_options_of_other_commands(
+    seqloom: Command, tiny_run: Path, side: str, words: list[str]
+) -> None:
+    said = seqloom("explain", tiny_run, *words).refused("E_LONG", 3)
+    assert f"a {side} of " in said
+    assert f"data.limits.max_{side}" in said
+    assert "--on-long" not in said
+
+
+def test_a_text_that_looks_like_an_option_is_still_reproduced(seqloom: Command, tiny_run: Path) -> None:
+    told = json.loads(seqloom("explain", "--replace=-5=ant", "--json", "--", tiny_run, "-5 bee").out)
+    words = shlex.split(told["command"])[1:]
+    assert json.loads(seqloom(*words[:1], "--json", *words[1:]).out) == told
 
 
 def test_several_models_as_one_have_no_inside(tiny_run: Path) -> None:
@@ -137,6 +158,12 @@ def test_looks(seqloom: Command, tiny_run: Path, arguments: list[str], said: str
         ([TEXT, "--states"], "look at a test set"),
         ([TEXT, "--label", "x"], "--label has no meaning without --depth"),
         (["--gradients", "--colour", "score"], "--colour has no meaning without --states"),
+        (["--states", "--words"], "--words has no meaning without a TEXT"),
+        (["--depth", "--head", "1"], "--head has no meaning without a TEXT"),
+        (["--states", "--layer", "1"], "--layer has no meaning without --gradients"),
+        ([TEXT, "--attribute", "gradient", "--tree"], "--tree is about the answer"),
+        ([TEXT, "--faithfulness", "--layer", "1"], "--layer is about the answer"),
+        ([TEXT, "--attribute", "gradient", "--attend", "1=1"], "edit the answer alone"),
         ([TEXT, "--attribute", "magic"], "magic"),
         ([TEXT, "--attribute", "rollout"], "self-attention"),
         (["--depth", "--label", "mood"], "no column is called 'mood'"),
@@ -154,3 +181,41 @@ def test_a_page_is_written_whole(seqloom: Command, tiny_run: Path, tmp_path: Pat
     assert "fox cat bee ant" in text
     assert "dog cat bee ant" in text
     assert str(place.name) in shown.err
+
+
+def test_a_page_takes_nobody_s_place(seqloom: Command, tiny_run: Path, tmp_path: Path) -> None:
+    recipe = (tiny_run / "recipe.yaml").read_bytes()
+    data = load(tiny_run).recipe.data.files()["train"][0]
+    for place in (tiny_run / "recipe.yaml", data):
+        said = seqloom("explain", tiny_run, TEXT, "--html", place).refused("E_USAGE", 2)
+        assert "would overwrite an input" in said
+    assert (tiny_run / "recipe.yaml").read_bytes() == recipe
+    for place in (tmp_path, tmp_path / "nowhere" / "x.html"):
+        seqloom("explain", tiny_run, TEXT, "--html", place).refused("E_FILE", 6)
+
+
+def test_a_page_holds_what_else_was_asked(seqloom: Command, tiny_run: Path, tmp_path: Path) -> None:
+    place = tmp_path / "answer.html"
+    shown = seqloom("explain", tiny_run, TEXT, "--attribute", "occlusion", "--faithfulness", "--html", place)
+    assert shown.code == 0, shown.err
+    data = re.search(r'id="data">(.*?)</script>', place.read_text(encoding="utf-8"))
+    assert data is not None
+    told = json.loads(data[1])
+    assert told["method"] == "occlusion"
+    assert {"source", "from_source", "from_output"} <= set(told["answers"][0]["attention"])
+    assert any("weights permuted" in note for note in told["notes"])
+
+
+def test_an_attribution_is_of_both_sides_and_of_words(seqloom: Command, tiny_run: Path) -> None:
+    shown = seqloom("explain", tiny_run, TEXT, "--attribute", "occlusion", "--words")
+    assert "to each that was read, by occlusion" in shown.out
+    assert "to what had been said before it" in shown.out
+
+
+def test_faithfulness_is_of_the_target_that_is_given(seqloom: Command, tiny_run: Path) -> None:
+    own, other = (
+        json.loads(seqloom("explain", tiny_run, TEXT, "--faithfulness", *more, "--json").out)["faithfulness"]
+        for more in ([], ["--target", "bee"])
+    )
+    assert own["steps"] == 5
+    assert other["steps"] == 2

@@ -14,6 +14,7 @@ import torch
 from pydantic import ValidationError
 
 from seqloom import wording
+from seqloom.api.explain import given, read
 from seqloom.api.model import Model
 from seqloom.api.options import Options
 from seqloom.batch import Batch
@@ -62,16 +63,17 @@ def faithfulness(
     asked: Inputs | Iterable[Inputs | Example],
     trials: Trials | None = None,
     options: Options | None = None,
+    output: str | None = None,
 ) -> Faithfulness:
     """Whether the weights over the source say what the outputs depend on, over one text or several.
 
-    Of an example its first reference is looked at, of a text the answer that search finds.
+    Of an example its first reference is looked at, of a text the answer that search finds, unless an `output` is given.
     """
     several: list[Inputs | Example] = [asked] if isinstance(asked, (str, Mapping)) else list(asked)
     if not several:
         raise SeqloomError("E_EMPTY", "no texts whose answers could be looked at")
     pairs = [
-        _answer(model, one, None, options)
+        _answer(model, one, output, options)
         if isinstance(one, (str, Mapping))
         else _answer(model, one.inputs, one.target, options, one.where)
         for one in several
@@ -103,15 +105,8 @@ class _Answer:
 
 
 def _answer(model: Model, inputs: Inputs, output: str | None, options: Options | None, where: str = "") -> _Answer:
-    if model.scorer is not None:
-        what = "several models answer as one: there is no one inside to look into"
-        raise SeqloomError("E_USAGE", what, fix="name one model")
     chosen, codecs = options or Options(), model.codecs
-    model.refuse_long([inputs], chosen.with_(split=False), where)
-    text, _ = codecs.texts(inputs, where)
-    encoded = codecs.encode(inputs)
-    if not (text.strip() and encoded.own):
-        raise SeqloomError("E_USAGE", "an empty text has nothing to explain", where=where)
+    text, _, encoded = read(model, inputs, where)
     truncated = False
     if output is None:
         best = model.search([encoded], chosen)[0][0]
@@ -120,18 +115,10 @@ def _answer(model: Model, inputs: Inputs, output: str | None, options: Options |
         pieces = codecs.said(best.tokens, encoded.foreign)
         spelled = codecs.target.tokenizer.decode(pieces)
     else:
-        ids = codecs.pair(inputs, output)[0].target
-        _refuse_long(model, len(ids), where)
+        ids = given(model, inputs, output, where)
         pieces, spelled = codecs.target.tokens(output), codecs.target.normalise(output)
     batch = collate_pairs([Pair(encoded.source, ids, 0, encoded.extras, encoded.copies)]).to(model.device)
     return _Answer(batch, _read(codecs, text, encoded), _said(codecs, pieces, spelled), truncated)
-
-
-def _refuse_long(model: Model, count: int, where: str) -> None:
-    most = model.recipe.data.limits.max_target
-    if count > most:
-        what = f"a target of {count:,} tokens, the recipe's maximum is {most:,}"
-        raise SeqloomError("E_LONG", what, where=where, fix="shorten it, or train with a larger data.limits.max_target")
 
 
 def _read(codecs: Codecs, text: str, encoded: Encoded) -> Side:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -34,19 +35,11 @@ class Question:
 
 
 def explain(model: Model, question: Question, options: Options) -> Explanation:
-    """E_USAGE for an empty text, and for several models as one: there is no one inside to look into."""
-    if model.scorer is not None:
-        raise SeqloomError(
-            "E_USAGE", "several models answer as one: there is no one inside to look into", fix="one RUN"
-        )
-    model.refuse_long([question.inputs], options)
-    text, extras = model.codecs.texts(question.inputs)
-    encoded = model.codecs.encode(question.inputs)
-    if not (text.strip() and encoded.own):
-        raise SeqloomError("E_USAGE", "an empty text has nothing to explain")
+    """E_USAGE for an empty text, and for several models as one; E_LONG for what is over the recipe's limits."""
+    text, extras, encoded = read(model, question.inputs)
     tree, truncated = None, False
     if question.target is not None:
-        said: Ids = model.codecs.pair(question.inputs, question.target)[0].target
+        said = given(model, question.inputs, question.target)
     else:
         found, tree = watched(model, encoded, options, question.edits)
         said, truncated = np.asarray(found.tokens, dtype=np.int64), found.truncated
@@ -60,6 +53,34 @@ def explain(model: Model, question: Question, options: Options) -> Explanation:
             replace=None if question.edits is None else question.edits.replacements(model.network),
         )
     return replace(shown, tree=tree, extras=extras, truncated=truncated)
+
+
+def read(model: Model, inputs: Inputs, where: str = "") -> tuple[str, Mapping[str, str], Encoded]:
+    """A text and its extras as the one model reads them whose inside is looked into."""
+    if model.scorer is not None:
+        what = "several models answer as one: there is no one inside to look into"
+        raise SeqloomError("E_USAGE", what, fix="name one RUN")
+    model.refuse_long([inputs], Options(on_long="skip"), where)  # of extras; what is said of sources is for files
+    text, extras = model.codecs.texts(inputs, where)
+    encoded = model.codecs.encode(inputs)
+    if not (text.strip() and encoded.own):
+        raise SeqloomError("E_USAGE", "an empty text has nothing to explain", where=where, fix="give a TEXT")
+    _refuse_long("source", encoded.own, model.recipe.data.limits.max_source, where)
+    return text, extras, encoded
+
+
+def given(model: Model, inputs: Inputs, target: str, where: str = "") -> Ids:
+    """The tokens of an output that somebody gave."""
+    ids: Ids = model.codecs.pair(inputs, target)[0].target
+    _refuse_long("target", len(ids), model.recipe.data.limits.max_target, where)
+    return ids
+
+
+def _refuse_long(side: str, count: int, most: int, where: str) -> None:
+    if count > most:
+        what = f"a {side} of {count:,} tokens, the recipe's maximum is {most:,}"
+        fix = f"shorten it, or train with a larger data.limits.max_{side}"
+        raise SeqloomError("E_LONG", what, where=where, fix=fix)
 
 
 def watched(model: Model, encoded: Encoded, options: Options, edits: Edits | None = None) -> tuple[Hypothesis, Tree]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,16 +12,19 @@ import typer
 
 from seqloom.cli import say
 from seqloom.cli.extras import given_extras, refuse_missing
-from seqloom.cli.inside import WIDTH, Looks, examples_of, refuse_alone, show
+from seqloom.cli.inside import Closer, Looks, Seen, drawn_map, examples_of, refuse_alone, show
+from seqloom.cli.reporting import refuse_page
 from seqloom.errors import SeqloomError
 
 if TYPE_CHECKING:
     from seqloom.api.explain import Question
     from seqloom.api.model import Model
     from seqloom.api.options import Options
-    from seqloom.probe.explain import AttentionMap, Explanation
+    from seqloom.config import Plain
+    from seqloom.probe.explain import Explanation
 
 SHOWN = 4  # runners-up of a token that are printed
+LIKELIEST = 5
 
 
 def command(
@@ -48,7 +49,7 @@ def command(
     layer: int = typer.Option(None, min=1, help="Whose weights are drawn; by default the last layer's."),
     head: int = typer.Option(None, min=1, help="By default all heads of the layer, averaged."),
     words: bool = typer.Option(False, "--words", help="Draw words instead of their pieces."),
-    likeliest: int = typer.Option(5, min=1, max=1000, help="So many of the likeliest tokens at each step."),
+    likeliest: int = typer.Option(LIKELIEST, min=1, max=1000, help="So many of the likeliest tokens at each step."),
     tree: bool = typer.Option(False, "--tree", help="Print the beam as a tree."),
     attribute: str = typer.Option(
         None,
@@ -103,37 +104,48 @@ def command(
         "--attend": attend,
         "--mask-head": mask_head,
     }
+    drawn = {"--words": words, "--head": head is not None, "--tree": tree, "--likeliest": likeliest != LIKELIEST}
     if text is None:
-        about = {**{name: bool(values) for name, values in edited.items()}, "--greedy": greedy, "--tree": tree}
-        about |= {"--attribute": bool(attribute), "--neighbours": bool(neighbours), "--html": html is not None}
-        refuse_alone(about, "a TEXT")
+        about = {name: bool(values) for name, values in edited.items()} | drawn
+        about |= {"--greedy": greedy, "--attribute": bool(attribute), "--neighbours": bool(neighbours)}
+        refuse_alone({**about, "--html": html is not None}, "a TEXT")
         if not looks.any:
             fix = "give a TEXT, or --states, --gradients, --depth or --faithfulness"
             raise SeqloomError("E_USAGE", "nothing to explain", fix=fix)
+        refuse_alone({"--layer": layer is not None and not gradients}, "--gradients")
         model = load(run, device=device, threads=threads)
         show(looks.results(model, examples_of(model, data)), as_json)
         return
     if looks.any:
         raise SeqloomError("E_USAGE", "--states, --gradients and --depth look at a test set", fix="leave the TEXT out")
-    refuse_alone({"--data": data is not None and neighbours is None}, "a look at many examples")
-    model = load(run, device=device, threads=threads)
+    refuse_alone({"--data": data is not None and neighbours is None}, "--neighbours")
+    if html is not None and str(html) == "-" and as_json:
+        raise SeqloomError("E_USAGE", "--html - and --json: stdout holds one of them", fix="name a file for the page")
+    closer = Closer(attribute, neighbours, faithfulness, data, words, layer)
+    closer.refuse_unheard(drawn, html is not None, bool(attend or mask_head))
     usual, asked = _options(beam, greedy, target, tree, prefix, ban)
+    model = load(run, device=device, threads=threads)
+    if html is not None:
+        refuse_page(html, Path(run), [data] if data else [], model.recipe)
     extras = given_extras(model.codecs, extra)
     refuse_missing([name for name in model.codecs.extras if name not in extras])
     plain, question = _questions(text, target, extras, (replace, attend, mask_head), likeliest)
-    changed = (plain, usual) != (question, asked)
-    if attribute is not None or neighbours is not None or faithfulness:
-        _closer(model, question, asked, (attribute, neighbours, faithfulness, data), as_json)
-        return
-    before = model_explains(model, plain, usual) if changed else None
-    found = model_explains(model, question, asked)
+    found = before = None
+    if html is not None or not closer.any:
+        before = model_explains(model, plain, usual) if (plain, usual) != (question, asked) else None
+        found = model_explains(model, question, asked)
+        found.check(layer, head)
+    seen = closer.seen(model, question, asked)
     again = _command([run, text], edited, ["--greedy"] if greedy else [])
-    if html is not None:
-        _write(html, found, before, (run, again))
+    if html is not None and found is not None:
+        _write(html, found, before, (run, again), seen)
     if as_json:
-        edit = {} if before is None else {"without_edits": before.as_dict(), "command": again}
-        say.as_json({**found.as_dict(), **edit})
-    elif html is None:
+        told: dict[str, Plain] = {} if found is None or closer.any else found.as_dict()
+        edit: dict[str, Plain] = {} if before is None else {"without_edits": before.as_dict(), "command": again}
+        say.as_json({**told, **edit, **seen.told})
+    elif closer.any and html is None:
+        say.data("\n".join(seen.lines))
+    elif found is not None and html is None:
         if before is not None:
             say.data(f"without edits: {before.answer}\nwith them:     {found.answer}\n  {again}\n")
         _print(found, layer, head, words)
@@ -153,7 +165,7 @@ def _options(
     from seqloom.config import validated
 
     if greedy and beam is not None:
-        raise SeqloomError("E_USAGE", "--greedy and --beam: choose one")
+        raise SeqloomError("E_USAGE", "--greedy and --beam: choose one", fix="leave one of them out")
     if target is not None and (prefix or ban or beam is not None or greedy or tree):
         what = "--target is read as it is: nothing is searched for"
         raise SeqloomError("E_USAGE", what, fix="leave out --prefix, --ban, --beam, --greedy and --tree")
@@ -190,14 +202,17 @@ def model_explains(model: Model, question: Question, options: Options) -> Explan
     looks = () if question.edits is None else question.edits.looks
     if late := [look for look in looks if look.step > len(found.output)]:
         what = f"--attend {late[0]}: the output has {len(found.output)} tokens, its end included"
-        raise SeqloomError("E_USAGE", what)
+        raise SeqloomError("E_USAGE", what, fix=f"a STEP from 1 to {len(found.output)}")
     return found
 
 
 def _command(places: list[str], options: Mapping[str, Sequence[str]], flags: Sequence[str]) -> str:
     """The command line that makes these edits."""
     given = [f"{name}={value}" for name, values in options.items() for value in values]
-    return say.to_type(shlex.join(["seqloom", "explain", *places, *given, *flags]))
+    words = ["seqloom", "explain", *places, *given, *flags]
+    if any(place.startswith("-") for place in places):  # what begins so is taken for an option, unless it is told
+        words = ["seqloom", "explain", *given, *flags, "--", *places]
+    return say.to_type(shlex.join(words))
 
 
 # --- what is shown ---------------------------------------------------------------------------------------------------
@@ -205,23 +220,16 @@ def _command(places: list[str], options: Mapping[str, Sequence[str]], flags: Seq
 
 def _print(found: Explanation, layer: int | None, head: int | None, words: bool) -> None:
     if not len(found.weights):
-        say.data("this model has no attention: its decoder reads one vector, so there is no map to draw\n")
+        say.data("no map: this model has no attention, what it read reaches it through its states alone\n")
     else:
         say.data("where it looked: what it read across, what it wrote down, each with its probability p\n")
-        _draw(found.map(layer, head, words))
+        say.data("\n".join(drawn_map(found.map(layer, head, words))))
         say.data("")
     rows = [
         (index, told.token, _p(told.log_prob), told.rank, _others(told.runners_up))
         for index, told in enumerate(found.output, start=1)
     ]
     say.table(f"{found.answer}  (log-probability {found.log_prob:.3f})", ("#", "token", "p", "rank", "or"), rows)
-
-
-def _draw(shown: AttentionMap) -> None:
-    from seqloom.probe.heatmap import render, style_of
-
-    for line in render(shown, (say.width() or WIDTH) - 2, style_of(sys.stdout, os.environ)):
-        say.data(f"  {line}".rstrip())
 
 
 def _p(log_prob: float) -> str:
@@ -232,48 +240,20 @@ def _others(runners_up: list[tuple[str, float]]) -> str:
     return "  ".join(f"{token} {_p(log_prob)}" for token, log_prob in runners_up[:SHOWN])
 
 
-def _closer(
-    model: Model,
-    question: Question,
-    options: Options,
-    looks: tuple[str | None, int | None, bool, str | None],
-    as_json: bool,
-) -> None:
-    """Attribution, neighbours and faithfulness of one answer."""
-    from seqloom.api.attribute import attributed, faithfulness
-    from seqloom.api.states import neighbours
-
-    method, count, asks_faith, data = looks
-    if question.edits is not None:
-        raise SeqloomError("E_USAGE", "--attend and --mask-head edit the answer alone", fix="leave the other look out")
-    told: dict[str, object] = {}
-    if method is not None:
-        found = attributed(model, question.inputs, question.target, method, options)
-        told["attribution"] = found.as_dict()
-        if not as_json:
-            say.data(f"what each token owes to each that was read, by {found.method}, as shares\n")
-            _draw(found.map())
-            say.data("\n" + "\n".join(map(str, found.origins())))
-    if count is not None:
-        training = None if data is None else examples_of(model, data)
-        (near,) = neighbours(model, [question.inputs], training, k=count)
-        told["neighbours"] = near.as_dict()
-        if not as_json:
-            say.data("\n".join(near.lines(say.width() or WIDTH)))
-    if asks_faith:
-        faith = faithfulness(model, question.inputs, options=options)
-        told["faithfulness"] = faith.as_dict()
-        if not as_json:
-            say.data("\n".join(faith.lines()))
-    if as_json:
-        say.as_json(told)  # type: ignore[arg-type]
-
-
-def _write(path: Path, found: Explanation, before: Explanation | None, names: tuple[str, str]) -> None:
-    from seqloom.files import atomic_write
+def _write(path: Path, found: Explanation, before: Explanation | None, names: tuple[str, str], seen: Seen) -> None:
+    from seqloom.cli.sink import Sink
     from seqloom.probe.page import page
 
     run, again = names
-    told = page([found], title=found.text, notes=[run], before=before, command=again if before is not None else "")
-    atomic_write(path, told.encode("utf-8"))
-    say.talk(f"wrote {say.shown(path.absolute())}")
+    told = page(
+        [found],
+        title=found.text,
+        notes=[run, *seen.notes],
+        before=before,
+        command=again if before is not None else "",
+        attribution=seen.attribution,
+    )
+    with Sink(path) as out:
+        out.write(told)
+    if str(path) != "-":
+        say.talk(f"wrote {say.shown(path.absolute())}")

@@ -1,13 +1,18 @@
-"""Where `train` and `evaluate` put a run's report, and that a report is never in the way of what they are for."""
+"""Where `train`, `evaluate` and `explain` put a page, that it overwrites no input, and is never in the way."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seqloom.cli import say
+from seqloom.cli.sink import same_file
 from seqloom.errors import SeqloomError
+
+if TYPE_CHECKING:
+    from seqloom.recipe import Recipe
 
 NAME = "report.html"  # as `api/staging.py` has it, which is not imported for a name
 
@@ -29,6 +34,24 @@ def report_path(runs: list[str], wanted: Path | None, refused: bool, obstacle: s
         return wanted
     one = len(runs) == 1 and (Path(runs[0]) / "bundle").is_dir()
     return Path(runs[0]) / NAME if one and not refused and not obstacle else None
+
+
+def refuse_page(path: Path, run: Path, data: Sequence[str], recipe: Recipe) -> None:
+    """Before any work: a page that cannot be written, or that would take the place of an input or of a run's file."""
+    from seqloom.api.testset import named_dataset
+    from seqloom.data.readers import files_of
+
+    if str(path) == "-":
+        return
+    if path.is_dir():
+        raise SeqloomError("E_FILE", "cannot write: it is a folder", where=str(path), fix="name a file in it")
+    if not path.absolute().parent.is_dir():
+        raise SeqloomError("E_FILE", "no such folder", where=str(path.absolute().parent), fix="make it first")
+    given = [file for name in data for file in files_of(named_dataset(name, "--data"))]
+    trained = [file for files in recipe.data.files().values() for file in files]
+    inside = path.is_file() and path.resolve().is_relative_to(run.resolve()) and path.suffix.lower() != ".html"
+    if inside or any(same_file(path, name) for name in (*given, *trained)):
+        raise SeqloomError("E_USAGE", "--html would overwrite an input", where=str(path), fix="name another file")
 
 
 def written(path: Path, write: Callable[[], object], quiet: bool = False) -> None:

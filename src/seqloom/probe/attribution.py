@@ -32,11 +32,11 @@ from seqloom import config
 from seqloom.batch import Batch, Frames, Source, Tokens
 from seqloom.config import Table
 from seqloom.errors import SeqloomError
-from seqloom.models.contracts import Encoder
 from seqloom.models.generator import Generator
 from seqloom.nn.frontends import SOURCE, TARGET
 from seqloom.nn.tape import Tape
 from seqloom.probe.pair import alone, copied, differentiable, rows_at_once, source_places, target_of
+from seqloom.probe.states import Encodes
 from seqloom.shapes import Float, Int, Tensor
 from seqloom.specials import MASK, UNK
 
@@ -95,7 +95,7 @@ class Attention(Method):
     def __call__(self, network: Generator, batch: Batch) -> Attributed:
         batch, taps = alone(batch), network.attention_taps
         if not taps:
-            raise no_weights("this model has no attention: its decoder reads one vector")
+            raise no_weights("this model has no attention: what it read reaches it through its states alone")
         if self.layer is not None and self.layer > len(taps):
             raise SeqloomError("E_USAGE", f"layer {self.layer}: this model has layers 1 to {len(taps)}")
         chosen = len(taps) if self.layer is None else self.layer
@@ -133,7 +133,7 @@ def rolled_out(network: Generator, batch: Batch) -> Float[Tensor, "T R"]:
 
     Rows sum to 1; of a joint model, to what its separators leave.
     """
-    encoders = [module for module in network.modules() if isinstance(module, Encoder)]
+    encoders = network.readers() if isinstance(network, Encodes) else []
     names = [encoder.self_taps for encoder in encoders]
     decoder = network.decoder
     if not decoder.self_taps or (encoders and not names[0]):

@@ -20,11 +20,11 @@ from seqloom.config import Plain
 from seqloom.data.batching import collate_pairs
 from seqloom.data.codecs import Codecs, Encoded, Ids, Pair
 from seqloom.errors import SeqloomError
-from seqloom.models.contracts import Encoder
 from seqloom.models.generator import Generator
 from seqloom.nn.tape import Replacement, Tape
 from seqloom.probe.align import Looked, Picks
 from seqloom.probe.tree import Tree
+from seqloom.probe.within import within_source, within_taps
 from seqloom.shapes import Tensor
 from seqloom.specials import EOS
 
@@ -132,7 +132,10 @@ class Explanation:
 
         With `words`, pieces are merged: probabilities of a word's pieces are multiplied.
         """
-        self._check(layer, head)
+        if not len(self.weights):
+            what = "this model has no attention: what it read reaches it through its states alone"
+            raise SeqloomError("E_USAGE", what, fix="train a decoder with attention, such as model.decoder.kind: luong")
+        self.check(layer, head)
         if words:
             probabilities = [float(np.exp(self._of_word(self.said, word))) for word in range(max(self.said) + 1)]
             merged = self.by_words(Picks(layer, head)).astype(np.float32)
@@ -143,14 +146,12 @@ class Explanation:
         tokens = tuple(told.token for told in self.output)
         return AttentionMap(self.source, tokens, shown, np.exp([told.log_prob for told in self.output], dtype="f4"))
 
-    def _check(self, layer: int | None, head: int | None) -> None:
-        layers, heads = self.weights.shape[:2]
-        if not layers:
-            what = "this model has no attention: its decoder reads one vector, so there is no map to draw"
-            raise SeqloomError("E_USAGE", what, fix="train a decoder with attention, such as model.decoder.kind: luong")
-        for what, wanted, count in (("layer", layer, layers), ("head", head, heads)):
+    def check(self, layer: int | None, head: int | None) -> None:
+        """E_USAGE for a layer or a head that this model has not got."""
+        for what, wanted, count in zip(("layer", "head"), (layer, head), self.weights.shape[:2], strict=True):
             if wanted is not None and not 1 <= wanted <= count:
-                raise SeqloomError("E_USAGE", f"{what} {wanted}: this model has {what}s 1 to {count}")
+                known = f"{what}s 1 to {count}" if count else f"no {what}s of attention to the source"
+                raise SeqloomError("E_USAGE", f"{what} {wanted}: this model has {known}", fix=f"leave --{what} out")
 
     def _of_word(self, words: Sequence[int], wanted: int) -> float:
         return sum(told.log_prob for told, word in zip(self.output, words, strict=True) if word == wanted)
@@ -199,8 +200,7 @@ def explained(
 ) -> Explanation:
     """One output under the eyes of everybody; `replace` is what passes instead of the model's own (see `edits`)."""
     batch = forced.batch(next(network.parameters()).device)
-    encoder = getattr(network, "encoder", None)
-    own = encoder.self_taps if isinstance(encoder, Encoder) else ()
+    own = within_taps(network)
     said = network.decoder.self_taps if network.attention_taps != network.decoder.self_taps else ()
     with Tape(*network.attention_taps, *own, *said, replace=replace) as tape:
         features, state = network.forced(batch)
@@ -220,7 +220,7 @@ def explained(
         read=(*read, *[-1] * (len(source) - len(read))),
         said=(*_words(codecs, pieces, answer), -1),
         weights=_stacked(network.attended(tape, batch), (len(ids), len(source))),
-        within_source=_stacked([tape.joined(name, dim=2) for name in own], (len(source), len(source))),
+        within_source=_stacked(within_source(tape, network, batch), (len(source), len(source))),
         within_output=_stacked([tape.joined(name, dim=2) for name in said], (len(ids), len(ids))),
     )
 

@@ -148,6 +148,11 @@ class Attribution:
         shares = self.shares()[0].astype(np.float32)
         return AttentionMap(self.source, self.output, shares[None], np.exp(self.log_probs).astype(np.float32))
 
+    def map_of_output(self) -> AttentionMap:
+        """The shares of what had been said."""
+        shares = self.shares()[1].astype(np.float32)
+        return AttentionMap(self.output, self.output, shares[None], np.exp(self.log_probs).astype(np.float32))
+
     def as_dict(self) -> dict[str, Plain]:
         """Plain data for JSON."""
         return {

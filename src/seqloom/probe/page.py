@@ -25,6 +25,7 @@ from jaxtyping import Float32
 from seqloom.config import Plain
 from seqloom.errors import SeqloomError
 from seqloom.probe.explain import Explanation, Told
+from seqloom.probe.origins import Attribution
 from seqloom.probe.tree import WORDS, Tree
 from seqloom.specials import BOS, SPECIALS
 
@@ -41,10 +42,12 @@ def page(
     notes: Sequence[str] = (),
     before: Explanation | None = None,
     command: str = "",
+    attribution: Attribution | None = None,
 ) -> str:
     """The whole file. `notes` are lines under the title.
 
-    `before` is the first answer as it is without edits, `command` the command line that makes them.
+    `before` is the first answer as it is without edits, `command` the command line that makes them; `attribution` is of
+    the first answer, and drawn as its attention is.
     """
     if not explanations:
         raise SeqloomError("E_USAGE", "a page shows at least one answer")
@@ -57,8 +60,9 @@ def page(
         "begin": SPECIALS[BOS],
         "steps": STEPS,
         "fates": fates,
-        "answers": [packed_answer(one) for one in shown],
+        "answers": [packed_answer(shown[0], attribution), *map(packed_answer, shown[1:])],
         "edit": edit,
+        "method": None if attribution is None else attribution.method,
     }
     return document(title, payload, _plainly(shown), ("view.js", "page.js"), ("page.css",))
 
@@ -124,8 +128,11 @@ def _hash(text: str) -> str:
 # --- the payload ---------------------------------------------------------------------------------------------------
 
 
-def packed_answer(found: Explanation) -> dict[str, Plain]:
+def packed_answer(found: Explanation, attribution: Attribution | None = None) -> dict[str, Plain]:
     stacks = {"source": found.weights, "within_source": found.within_source, "within_output": found.within_output}
+    if attribution is not None:
+        of_source, of_output = (shares.astype(np.float32)[None, None] for shares in attribution.shares())
+        stacks |= {"from_source": of_source, "from_output": of_output}
     attention: dict[str, Plain] = {name: _packed(stack) for name, stack in stacks.items() if len(stack)}
     return {
         "text": found.text,

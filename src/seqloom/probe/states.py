@@ -42,6 +42,8 @@ class Encodes(Protocol):
 
     def encode(self, sources: Mapping[str, Source]) -> dict[str, Memory]: ...
 
+    def readers(self) -> Sequence[Encoder]: ...
+
 
 @torch.inference_mode()
 def source_states(network: Generator, sources: Mapping[str, Source], which: Which = "summary") -> Float[Tensor, "B D"]:

@@ -2,14 +2,18 @@
    attributes, never markup. Begins every script: page.js or report.js follow in the same scope, and choose the answer. */
 const data = JSON.parse(document.getElementById('data').textContent);
 const WEIGHTS = Float64Array.from({ length: data.steps + 1 }, (_, code) => (code / data.steps) ** 2);
+const LOOKED = { verb: 'looked at', by: 'was looked at most by', head: 'looked at', whole: 'attention ' };
+const CAME = { verb: 'came from', by: 'mattered most to', head: 'came from', whole: 'what it ' };
 const KINDS = {
-  source: { name: 'to the source', rows: 'output', columns: 'source' },
-  within_source: { name: 'within the source', rows: 'source', columns: 'source' },
-  within_output: { name: 'within the output', rows: 'output', columns: 'heard' },
+  source: { name: 'to the source', rows: 'output', columns: 'source', ...LOOKED },
+  within_source: { name: 'within the source', rows: 'source', columns: 'source', ...LOOKED, verb: 'looks at' },
+  within_output: { name: 'within the output', rows: 'output', columns: 'heard', ...LOOKED },
+  from_source: { name: 'came from the source', rows: 'output', columns: 'source', ...CAME },
+  from_output: { name: 'from what it had said', rows: 'output', columns: 'output', ...CAME },
 };
 const MEAN = -1; // in the place of a head
 const SLIGHT = 0.02; // weights under this have no ribbon
-const NONE = 'This model has no attention to the source: its decoder reads one vector, so there is no map to draw.';
+const NONE = 'This model has no attention to the source: what it read reaches it through its states alone.';
 const NUMBERED = 30; // columns of a heat map whose cells still have room for numbers
 
 // The one store: what is looked at. `pinned` was clicked, `lit` is under the pointer or has the focus.
@@ -135,6 +139,7 @@ function settle() {
 }
 function where() {
   if (answer().glimpse) return 'the last layer, mean of its heads';
+  if (KINDS[store.kind].whole === CAME.whole) return `by ${data.method}`;
   const layer = `layer ${store.layer + 1}`;
   if (answer().attention[store.kind].shape[1] === 1) return layer;
   return `${layer}, ${store.head === MEAN ? 'mean of the heads' : `head ${store.head + 1}`}`;
@@ -261,7 +266,7 @@ function heatMap() {
     el('th', { class: 'row', role: 'rowheader', scope: 'row', dir: 'auto', title: store.rows[index].label }, visible(store.rows[index].label)),
     ...row.map((weight, column) => cell(weight, index, column)), spreadCell(row)));
   const size = store.columns.length > NUMBERED ? ' fine' : '';
-  const table = el('table', { class: `map${size}`, role: 'grid', 'aria-label': `attention ${KINDS[store.kind].name}, ${where()}` },
+  const table = el('table', { class: `map${size}`, role: 'grid', 'aria-label': `${KINDS[store.kind].whole}${KINDS[store.kind].name}, ${where()}` },
     el('thead', {}, el('tr', { role: 'row' }, el('td', { class: 'side' }), ...top, el('th', { class: 'side' }, 'entropy, bits'))),
     el('tbody', {}, ...body), coverageRow());
   return el('div', { class: 'scroll' }, roving(table, 'td[data-row]', store.columns.length));
@@ -273,11 +278,11 @@ function ribbons() {
     .sort((one, other) => one[0] - other[0])
     .map(([weight, r, c]) => svg('path', { d: `M0 ${middle(c)}C50 ${middle(c)} 50 ${middle(r)} 100 ${middle(r)}`, 'data-row': r, 'data-column': c,
       'stroke-width': 1 + 9 * weight, 'stroke-opacity': 0.12 + 0.88 * eased(weight) }));
-  const { rows, columns, name } = KINDS[store.kind];
+  const { rows, columns, name, head, whole } = KINDS[store.kind];
   const side = (from, all, title, place) => roving(el('div', { class: `column ${place}`, role: 'group', 'aria-label': title },
     el('span', { class: 'head' }, title), ...all.map((unit, index) => token(unit, index, from, { 'data-place': place }))), '.token');
-  const title = `attention ${name} as ribbons, the thicker the more; the heat map has the numbers`;
-  return el('div', { class: 'ribbons' }, side(columns, store.columns, 'looked at', 'left'),
+  const title = `${whole}${name} as ribbons, the thicker the more; the heat map has the numbers`;
+  return el('div', { class: 'ribbons' }, side(columns, store.columns, head, 'left'),
     svg('svg', { viewBox: `0 0 100 ${height}`, height, preserveAspectRatio: 'none', role: 'img', 'aria-label': title }, ...curves),
     side(rows, store.rows, rows === 'output' ? 'said' : 'read', 'right'));
 }
@@ -349,11 +354,11 @@ function most(list, weightOf) {
   return named.map(([weight, unit]) => `${quoted(unit.label)} ${whole(weight)}`).join(', ') || 'nothing';
 }
 function readout(lit) {
-  const { rows, columns, weights } = store;
+  const { rows, columns, weights } = store, { verb, by } = KINDS[store.kind];
   if (!weights) return '';
   if (!lit || (lit.row === null && lit.column === null)) return `${where()}: point at a token, a cell or a ribbon; a click keeps it`;
-  if (lit.row === null) return `${quoted(columns[lit.column].label)} was looked at most by ${most(rows, (row) => weights[row][lit.column])}`;
-  const who = `${quoted(rows[lit.row].label)} ${KINDS[store.kind].rows === 'output' ? 'looked' : 'looks'} at`;
+  if (lit.row === null) return `${quoted(columns[lit.column].label)} ${by} ${most(rows, (row) => weights[row][lit.column])}`;
+  const who = `${quoted(rows[lit.row].label)} ${verb}`;
   if (!lit.exact) return `${who} ${most(columns, (column) => weights[lit.row][column])}`;
   return `${who} ${quoted(columns[lit.column].label)}: ${whole(weights[lit.row][lit.column])} (${where()})`;
 }
