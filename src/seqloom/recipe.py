@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 from torch import nn
 
 from seqloom.config import Kind, Settings, Table, kind_of, override, read_yaml, validated
@@ -25,9 +25,10 @@ from seqloom.data.mixing import Mixing, Mixture
 from seqloom.data.readers import Dataset, Datasets, ReaderSettings, files_of
 from seqloom.data.tokenizers import TOKENIZERS, Symbols, Words
 from seqloom.data.vectors import read_vectors
+from seqloom.errors import nearest
 from seqloom.metrics import METRICS, Metric
 from seqloom.models.generator import Generator, GeneratorSettings
-from seqloom.models.memories import ExtraSource
+from seqloom.models.memories import ExtraSource, SharedSource
 from seqloom.models.model import MODELS, EncoderDecoder
 from seqloom.nn.frontends import Embedding
 from seqloom.runtime import Runtime, check_room, seed_step
@@ -139,14 +140,27 @@ class Prefix:
         kind: Literal["prefix"] = "prefix"
 
 
-USES: Table[object] = Table("uses", {"prefix": Prefix, "encoder": ExtraSource})
+USES: Table[object] = Table("uses", {"prefix": Prefix, "encoder": ExtraSource, "shared": SharedSource})
 
 
 class Extra(TextCodec.Settings):
-    """A further source: how its text is cut, and how the model reads it."""
+    """A further source: how its text is cut, and how the model reads it.
+
+    A shared one is another text of the source's kind: what is said of the source goes for it, and nothing else can.
+    """
 
     tokenizer: Annotated[Settings, Kind(TOKENIZERS)] = Symbols.Settings(separator=ITEMS)
-    use: Annotated[Settings, Kind(USES)] = Prefix.Settings()  # before the source, or by an encoder of its own
+    use: Annotated[Settings, Kind(USES)] = Prefix.Settings()  # before the source, or by an encoder: own or shared
+
+    @property
+    def shared(self) -> bool:
+        """Is it read by the source's own embedding and encoder?"""
+        return kind_of(self.use) == "shared"
+
+    def beside(self, source: TextCodec.Settings) -> Extra:
+        """These settings, with the source's for all that is not said of a shared one."""
+        unsaid = TextCodec.Settings.model_fields.keys() - self.model_fields_set
+        return self.with_(**{key: getattr(source, key) for key in unsaid}) if self.shared else self
 
 
 class Recipe(Settings):
@@ -165,6 +179,12 @@ class Recipe(Settings):
     evaluation: Evaluating = Evaluating()
     runtime: Runtime = Runtime()
 
+    @field_validator("extras")
+    @classmethod
+    def _shared_are_read_alike(cls, extras: Mapping[str, Extra], known: ValidationInfo) -> Mapping[str, Extra]:
+        source = known.data.get("source")  # nothing where it has problems of its own
+        return extras if source is None else {name: extra.beside(source) for name, extra in extras.items()}
+
     @model_validator(mode="after")
     def _extras_agree(self) -> Recipe:
         given = self.data.sets["train"][0].extra_names
@@ -176,7 +196,36 @@ class Recipe(Settings):
         for name, extra in self.extras.items():
             if kind_of(extra.use) != "prefix" and not self.model.takes_extras:
                 raise ValueError(f"extras.{name}.use: a {kind_of(self.model)} model has no encoders; use: prefix")
+            if extra.shared:
+                self._check_shared(name, extra)
         return self
+
+    def _check_shared(self, name: str, extra: Extra) -> None:
+        for key in TextCodec.Settings.model_fields:
+            if getattr(extra, key) != getattr(self.source, key):
+                raise ValueError(f"extras.{name}.{key}: a shared extra is read as the source is; leave {key} out")
+        if self.model.reads_words:
+            only = "only the words of the first source are known, so its encoder reads no other"
+            raise ValueError(f"extras.{name}.use: {only}; use: encoder, or another kind of model.encoder")
+
+    @model_validator(mode="after")
+    def _compared_are_there(self) -> Recipe:
+        read = [name for name, extra in self.extras.items() if kind_of(extra.use) != "prefix"]
+        asks = self.model.asked_by
+        if asks is not None and asks not in read:
+            which = (
+                "it stands before the source" if asks in self.extras else f"no extra is called so{nearest(asks, read)}"
+            )
+            raise ValueError(f"model.decoder.query: {asks!r}: {which}; add extras: {{{asks}: {{use: shared}}}}")
+        if self.model.compares and not read:
+            fix = "add extras: {other: {use: shared}} and say in data where it stands"
+            raise ValueError(f"model.decoder.compare: there is no second source with an encoder; {fix}")
+        return self
+
+    @property
+    def shared_extras(self) -> list[str]:
+        """The extras whose text, tokens and encoder are those of the source."""
+        return [name for name, extra in self.extras.items() if extra.shared]
 
     @model_validator(mode="after")
     def _attention_is_there(self) -> Recipe:
@@ -260,7 +309,8 @@ def _differences(one: object, other: object, path: str) -> list[str]:
 def joined_codecs(
     recipe: Recipe, source: TextCodec, target: TextCodec, extras: Mapping[str, TextCodec] | None = None
 ) -> Codecs:
-    """The codecs of all sides as the recipe uses them."""
+    """The codecs of all sides as the recipe uses them; that of a shared extra is the source's."""
+    extras = {name: source if extra.shared else (extras or {})[name] for name, extra in recipe.extras.items()}
     prefixes = [name for name, extra in recipe.extras.items() if kind_of(extra.use) == "prefix"]
     model = recipe.model
     return Codecs(

@@ -21,7 +21,7 @@ from seqloom.batch import Batch, Tokens
 from seqloom.config import Settings, Table, kind_of
 from seqloom.errors import SeqloomError
 from seqloom.models.heads import HEADS
-from seqloom.models.memories import ExtraSource
+from seqloom.models.memories import FURTHER
 from seqloom.models.model import MODELS, EncoderDecoder
 from seqloom.models.spelling import SPELLERS
 from seqloom.models.tables import DECODERS, ENCODERS
@@ -46,7 +46,7 @@ class Case:
 
     name: str
     raw: Mapping[str, object] = field(compare=False)
-    extras: Mapping[str, object] = field(default_factory=dict, compare=False)  # settings of further sources by name
+    extras: Mapping[str, Raw] = field(default_factory=dict, compare=False)  # settings of further sources by name
 
     @property
     def settings(self) -> EncoderDecoder.Settings:
@@ -67,7 +67,7 @@ def fresh(case: Case, dtype: torch.dtype = torch.float64, seed: int = 5) -> Enco
     """A model of one's own. Every parameter is drawn: a learned start or a bias of zero would hide mistakes."""
     sizes: Raw = {"source_vocabulary": SOURCE_VOCABULARY, "target_vocabulary": TARGET_VOCABULARY}
     if case.extras:
-        chosen = {name: ExtraSource.Settings.model_validate(raw) for name, raw in case.extras.items()}
+        chosen = {name: FURTHER.settings({"kind": "encoder", **raw}) for name, raw in case.extras.items()}
         sizes["extras"] = {name: (settings, EXTRA_VOCABULARY) for name, settings in chosen.items()}
     return randomised(MODELS.build(case.settings, **sizes), dtype, seed)  # type: ignore[return-value]
 
@@ -395,6 +395,9 @@ def _joint_cases() -> Iterator[Case]:
         yield Case(f"language,{kind}", joint(kind="language", decoder=small(DECODERS, "rnn", cell=kind, layers=2)))
 
 
+SHARED: Raw = {"kind": "shared"}
+
+
 def _extra_cases() -> Iterator[Case]:
     """Further sources with encoders of their own: every kind of encoder beside every kind of decoder."""
 
@@ -411,6 +414,33 @@ def _extra_cases() -> Iterator[Case]:
         raw = model(encoder=small(ENCODERS, "rnn", layers=2), decoder=small(DECODERS, "rnn", layers=2, start=start))
         yield Case(f"extra,summary,{start}", raw, {"tags": extra("bag")})
     yield Case("extras=2", model(decoder=small(DECODERS, "bahdanau")), {"tags": extra("bag"), "type": extra("rnn")})
+    for kind in ("rnn", "luong", "transformer", "monotonic", "label"):  # with attention and without, and both ways in
+        yield Case(f"shared->{kind}", model(decoder=small(DECODERS, kind)), {"tags": SHARED})
+
+
+def _compared_cases() -> Iterator[Case]:
+    """Labels of several sources that are kept apart: compared in every way, or one of them asks."""
+
+    def label(encoder: str = "rnn", **wanted: object) -> Raw:
+        return model(encoder=small(ENCODERS, encoder, layers=2), decoder=small(DECODERS, "label", **wanted))
+
+    own: Raw = {"embedding": {"kind": "learned", "width": 3}, "encoder": small(ENCODERS, "rnn", width=6)}
+    for pooling in ("last", "mean", "max", "attention"):
+        yield Case(f"features,{pooling}", label(compare="features", pooling=pooling), {"tags": SHARED})
+        if pooling != "last":
+            yield Case(f"between,{pooling}", label(compare="attention", pooling=pooling), {"tags": SHARED})
+    for kind in ("transformer", "convolution", "bag"):
+        yield Case(f"features,{kind}", label(kind, compare="features"), {"tags": SHARED})
+        yield Case(f"between,{kind}", label(kind, compare="attention"), {"tags": SHARED})
+        yield Case(f"query,{kind}", label(kind, query="tags"), {"tags": SHARED})
+    heads = {"heads": 2, "merge": "mean", "keys": "linear", "queries": "linear"}
+    yield Case("between,heads", label(compare="attention", between=heads, attention=heads), {"tags": SHARED})
+    halves = {"split": True, "score": "additive"}
+    yield Case("between,split", label(compare="attention", between=halves), {"tags": SHARED})
+    yield Case("query", label(query="tags", hidden=3), {"tags": SHARED})
+    for compare in ({"compare": "features"}, {"compare": "attention"}, {"query": "type"}):
+        name = ",".join(compare.values())
+        yield Case(f"two extras,{name}", label(**compare), {"tags": own, "type": SHARED})
 
 
 TABLE_CASES = list(_table_cases())
@@ -418,11 +448,15 @@ WRITING_CASES = [case for case in TABLE_CASES if case.settings.decoder.listens] 
 EXTRA_CASES = list(_extra_cases())
 STACK_CASES = list(_stack_cases())
 JOINT_CASES = list(_joint_cases())
+COMPARED_CASES = list(_compared_cases())
 COVERING_CASES = [Case(_name(number, options), raw_model(options)) for number, options in enumerate(covering())]
-CASES = TABLE_CASES + STACK_CASES + EXTRA_CASES + COVERING_CASES  # an encoder and a decoder each
+CASES = TABLE_CASES + STACK_CASES + EXTRA_CASES + COMPARED_CASES + COVERING_CASES  # an encoder and a decoder each
 WRITERS = CASES + JOINT_CASES
 ATTENTIVE_CASES = [
-    case for case in CASES if case.settings.decoder.attends and getattr(case.settings.decoder, "attention", None)
+    case
+    for case in CASES
+    if case not in COMPARED_CASES
+    if case.settings.decoder.attends and getattr(case.settings.decoder, "attention", None)
 ]
 
 every_case = pytest.mark.parametrize("case", WRITERS, ids=str)

@@ -30,6 +30,7 @@ from seqloom.data.codecs import Encoded
 from seqloom.data.readers import Example
 from seqloom.errors import SeqloomError
 from seqloom.metrics import Metric
+from seqloom.models.memories import joined
 from seqloom.nn.tape import Replacement, Tape
 from seqloom.probe.depth import (
     MASS,
@@ -319,7 +320,9 @@ class _Reading:
     def collect(self, roles: Roles, kind: str, weights: Float64[np.ndarray, "B H T S"], batch: Batch) -> None:
         """Add the rows of one batch, each cut to what is real."""
         network = self.model.network
-        memory = network.encode(batch.sources)["source"].mask.cpu().numpy() if isinstance(network, Encodes) else None
+        memory = None
+        if isinstance(network, Encodes):
+            memory = joined([*network.encode(batch.sources).values()]).mask.cpu().numpy()
         for row, place in enumerate(batch.examples):
             one = self.read[place]
             if kind == "encoder":

@@ -36,11 +36,12 @@ def extended(recipe: Recipe, codecs: Codecs, train: Callable[[], Iterator[Exampl
         texts = (texts[side] for texts in named for side in sides)
         return _extended(codec, (text for text in texts if len(text) <= MAX_CHARACTERS), sides[0])
 
-    extras = {name: grown(codec, name) for name, codec in codecs.extras.items()}
+    extras = {name: grown(codecs.extras[name], name) for name, extra in recipe.extras.items() if not extra.shared}
+    read = ["source", *recipe.shared_extras]
     if recipe.model.one_vocabulary:
-        both = grown(codecs.source, "source", "target")
+        both = grown(codecs.source, *read, "target")
         return joined_codecs(recipe, both, both, extras)
-    return joined_codecs(recipe, grown(codecs.source, "source"), grown(codecs.target, "target"), extras)
+    return joined_codecs(recipe, grown(codecs.source, *read), grown(codecs.target, "target"), extras)
 
 
 def _extended(codec: TextCodec, texts: Iterator[str], side: str) -> TextCodec:

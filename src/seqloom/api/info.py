@@ -102,7 +102,10 @@ def _described(settings: Settings) -> str:
 
 def _vocabularies(bundle: Bundle, recipe: Recipe) -> dict[str, Plain]:
     sides = ["source"] if recipe.model.one_vocabulary else ["source", "target"]
-    places = {**{side: side for side in sides}, **{name: f"extras/{name}" for name in recipe.extras}}
+    places = {
+        **{side: side for side in sides},
+        **{name: f"extras/{name}" for name, extra in recipe.extras.items() if not extra.shared},
+    }
     return {
         side: len((bundle.folder / place / "vocabulary.txt").read_bytes().splitlines())
         for side, place in places.items()

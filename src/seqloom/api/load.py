@@ -135,12 +135,13 @@ def load_codecs(recipe: Recipe, folder: Path) -> Codecs:
     """Every side's codec as it was trained; source and target are one and the same where the vocabulary is shared."""
     source = TextCodec.load(recipe.source, folder / "source")
     target = source if recipe.model.one_vocabulary else TextCodec.load(recipe.target, folder / "target")
-    extras = {name: TextCodec.load(settings, folder / "extras" / name) for name, settings in recipe.extras.items()}
+    own = {name: settings for name, settings in recipe.extras.items() if not settings.shared}
+    extras = {name: TextCodec.load(settings, folder / "extras" / name) for name, settings in own.items()}
     return joined_codecs(recipe, source, target, extras)
 
 
 def save_codecs(recipe: Recipe, codecs: Codecs, folder: Path) -> None:
-    """One folder per codec: `source`, `target` where it is another one, `extras/NAME`."""
+    """One folder per codec: `source`, `target` and `extras/NAME` where they are others."""
     sides = (
         {"source": codecs.source}
         if recipe.model.one_vocabulary
@@ -149,7 +150,8 @@ def save_codecs(recipe: Recipe, codecs: Codecs, folder: Path) -> None:
             "target": codecs.target,
         }
     )
-    for name, codec in (sides | {f"extras/{name}": codec for name, codec in codecs.extras.items()}).items():
+    own = {f"extras/{name}": codecs.extras[name] for name, extra in recipe.extras.items() if not extra.shared}
+    for name, codec in (sides | own).items():
         (folder / name).mkdir(parents=True)
         codec.save(folder / name)
 

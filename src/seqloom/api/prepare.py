@@ -118,11 +118,12 @@ class Prepared:
 
             return TextCodec.train(settings, texts, recipe.data.split.seed)
 
-        extras = {name: trained(settings, name) for name, settings in recipe.extras.items()}
+        extras = {name: trained(settings, name) for name, settings in recipe.extras.items() if not settings.shared}
+        read = ["source", *recipe.shared_extras]
         if recipe.model.one_vocabulary:
-            both = trained(recipe.source, "source", "target")
+            both = trained(recipe.source, *read, "target")
             return joined_codecs(recipe, both, both, extras)
-        return joined_codecs(recipe, trained(recipe.source, "source"), trained(recipe.target, "target"), extras)
+        return joined_codecs(recipe, trained(recipe.source, *read), trained(recipe.target, "target"), extras)
 
     def _first(self, start: Path) -> Model:
         """The run to begin from. Loading it sets this process up to predict, which is taken back."""

@@ -135,6 +135,16 @@ class DecoderSettings(config.Settings):
         """Does every token that it says belong to the source's word of the same place?"""
         return False
 
+    @property
+    def apart(self) -> bool:
+        """Does it want each source's memory by itself? It is then built with their names, `sources`, and needs two."""
+        return False
+
+    @property
+    def asked_by(self) -> str | None:
+        """The name of a further source that it cannot do without, if it names one."""
+        return None
+
 
 class Decoder(nn.Module, ABC):
     """Reads target tokens after a memory, or alone. Law 1: reading in pieces equals reading at once.
@@ -148,6 +158,7 @@ class Decoder(nn.Module, ABC):
     sure_of_end: ClassVar[bool] = False  # True: where it ends is no choice of its own, and nothing to be learned
     attention_taps: tuple[str, ...] = ()  # taps of the weights over the source, layer by layer: N H T S
     self_taps: tuple[str, ...] = ()  # taps of the weights over what the rows have read, layer by layer: N H T P
+    between_taps: tuple[str, ...] = ()  # taps of the weights between its sources, over all of their positions: B H S S
 
     @abstractmethod
     def start(self, memories: Mapping[str, Memory] | None, rows: int) -> State:

@@ -75,6 +75,16 @@ class GeneratorSettings(config.Settings, ABC):
         """Does every target token belong to the source's word of the same place?"""
         return False
 
+    @property
+    def compares(self) -> bool:
+        """Does it compare its sources, so that there must be two or more with encoders?"""
+        return False
+
+    @property
+    def asked_by(self) -> str | None:
+        """The name of a further source whose encoder must be there, if it names one."""
+        return None
+
 
 class Generator(nn.Module, ABC):
     """A decoder, a head, and a way to start on sources."""

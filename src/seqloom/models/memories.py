@@ -1,12 +1,14 @@
-"""Several sources, one memory: a further source has an encoder of its own whose states join those of the first.
+"""Several sources, one memory: a further source has an encoder of its own, or is read by that of the first.
 
 The join is flat: states stand one after the other, the first source's first, so every decoder works as it is, with
-attention (over all positions) and without (through the summary, to which each source adds). How many sources there
-are is the recipe's choice; nothing here knows what they mean.
+attention (over all positions) and without (through the summary, to which each source adds). A decoder that compares
+its sources gets their memories apart. How many sources there are is the recipe's choice; nothing here knows what they
+mean.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -16,19 +18,46 @@ from torch import nn
 
 from seqloom import config
 from seqloom.batch import Source
-from seqloom.config import Kind, kind_of
+from seqloom.config import Kind, Table, kind_of
 from seqloom.models.bag import Bag
 from seqloom.models.contracts import Encoder, Memory
 from seqloom.models.tables import ENCODERS
 from seqloom.nn.frontends import EMBEDDINGS, Learned
 
 
-class ExtraSource(nn.Module):
-    """A further source with its own embedding and encoder, handed over in the first encoder's shapes.
+class FurtherSource(nn.Module, ABC):
+    """A source beside the first one, handed over in the first encoder's shapes.
 
     states    P s + v: projected where the widths differ, with a learned vector that says whose states they are
     summary   one linear map of its own summary per tensor of the first one's
     """
+
+    @abstractmethod
+    def reader(self, main: Encoder) -> Encoder:
+        """The encoder that reads it; `main` is the first one's."""
+
+    @abstractmethod
+    def forward(self, source: Source, main: Encoder) -> Memory: ...
+
+    def _fit(self, own: Encoder, main: Encoder) -> None:
+        """What brings memories of one encoder into the shapes of the other."""
+        width = main.width
+        self.project = nn.Identity() if own.width == width else nn.Linear(own.width, width, bias=False)
+        self.mark = nn.Parameter(torch.empty(width))
+        nn.init.normal_(self.mark, std=width**-0.5)
+        top = own.summary_sizes[-1][0]
+        self.sizes = main.summary_sizes
+        self.summaries = nn.ModuleList(nn.Linear(top, size, bias=False) for sizes in self.sizes for size in sizes)
+
+    def _fitted(self, memory: Memory) -> Memory:
+        states = self.project(memory.states) + self.mark  # B S D
+        parts = iter([linear(memory.summary[-1][0]) for linear in self.summaries])
+        summary = tuple(tuple(next(parts) for _ in sizes) for sizes in self.sizes)
+        return Memory(states.masked_fill(~memory.mask[..., None], 0.0), memory.mask, summary)
+
+
+class ExtraSource(FurtherSource):
+    """A further source with its own embedding and encoder."""
 
     class Settings(config.Settings):
         kind: Literal["encoder"] = "encoder"
@@ -42,24 +71,44 @@ class ExtraSource(nn.Module):
                 raise ValueError(f"encoder: only the words of the first source are known, so {kind} reads no other")
             return self
 
-    def __init__(self, settings: Settings, *, vocabulary: int, main: Encoder) -> None:
+    def __init__(self, settings: Settings, *, vocabulary: int, main: Encoder, apart: bool = False) -> None:
         super().__init__()
         self.embedding = EMBEDDINGS.build(settings.embedding, vocabulary=vocabulary)
         self.encoder: Encoder = ENCODERS.build(settings.encoder, embedding=self.embedding)
-        own, width = self.encoder.width, main.width
-        self.project = nn.Identity() if own == width else nn.Linear(own, width, bias=False)
-        self.mark = nn.Parameter(torch.empty(width))
-        nn.init.normal_(self.mark, std=width**-0.5)
-        top = self.encoder.summary_sizes[-1][0]
-        self.sizes = main.summary_sizes
-        self.summaries = nn.ModuleList(nn.Linear(top, size, bias=False) for sizes in self.sizes for size in sizes)
+        self._fit(self.encoder, main)
 
-    def forward(self, source: Source) -> Memory:
-        memory: Memory = self.encoder(source)
-        states = self.project(memory.states) + self.mark  # B S D
-        parts = iter([linear(memory.summary[-1][0]) for linear in self.summaries])
-        summary = tuple(tuple(next(parts) for _ in sizes) for sizes in self.sizes)
-        return Memory(states.masked_fill(~memory.mask[..., None], 0.0), memory.mask, summary)
+    def reader(self, main: Encoder) -> Encoder:
+        return self.encoder
+
+    def forward(self, source: Source, main: Encoder) -> Memory:
+        return self._fitted(self.encoder(source))
+
+
+class SharedSource(FurtherSource):
+    """A further source that the first one's embedding and encoder read as well (siamese: Bromley et al. 1993).
+
+    Where memories are kept `apart` it is handed over as it was read, so that the same text has the same memory in both
+    places; where they are joined, with the vector that says whose states they are.
+    """
+
+    class Settings(config.Settings):
+        kind: Literal["shared"] = "shared"
+
+    def __init__(self, settings: Settings, *, vocabulary: int, main: Encoder, apart: bool = False) -> None:
+        super().__init__()
+        self.apart = apart
+        if not apart:
+            self._fit(main, main)
+
+    def reader(self, main: Encoder) -> Encoder:
+        return main
+
+    def forward(self, source: Source, main: Encoder) -> Memory:
+        memory: Memory = main(source)
+        return memory if self.apart else self._fitted(memory)
+
+
+FURTHER: Table[FurtherSource] = Table("sources", {"encoder": ExtraSource, "shared": SharedSource})
 
 
 def joined(memories: Sequence[Memory]) -> Memory:

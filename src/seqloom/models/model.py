@@ -19,7 +19,7 @@ from seqloom.models.generator import Generator, GeneratorSettings
 from seqloom.models.heads import HEADS, Linear, Repeat
 from seqloom.models.joint import Joint
 from seqloom.models.language import LanguageModel
-from seqloom.models.memories import ExtraSource, joined
+from seqloom.models.memories import FURTHER, FurtherSource, joined
 from seqloom.models.rnn import Luong, RecurrentEncoder
 from seqloom.models.tables import DECODERS, ENCODERS
 from seqloom.nn.frontends import EMBEDDINGS, Embedding, Learned, OneHot
@@ -105,6 +105,14 @@ class EncoderDecoder(Generator):
             return self.decoder.in_place
 
         @property
+        def compares(self) -> bool:
+            return self.decoder.apart
+
+        @property
+        def asked_by(self) -> str | None:
+            return self.decoder.asked_by
+
+        @property
         def one_vocabulary(self) -> bool:
             return self.shared
 
@@ -123,7 +131,7 @@ class EncoderDecoder(Generator):
         *,
         source_vocabulary: int,
         target_vocabulary: int,
-        extras: Mapping[str, tuple[ExtraSource.Settings, int]] | None = None,
+        extras: Mapping[str, tuple[config.Settings, int]] | None = None,
     ) -> None:
         """`extras` are further sources by name: how each is read, and the size of its vocabulary."""
         super().__init__()
@@ -136,13 +144,16 @@ class EncoderDecoder(Generator):
         self.source_embedding, self.target_embedding = source, target
         self.encoder: Encoder = ENCODERS.build(settings.encoder, embedding=source)
         # "extra_": a module cannot have every name that a source can ("type", "keys")
+        self.apart = settings.decoder.apart
         self.extras = nn.ModuleDict(
             {
-                f"extra_{name}": ExtraSource(chosen, vocabulary=size, main=self.encoder)
+                f"extra_{name}": FURTHER.build(chosen, vocabulary=size, main=self.encoder, apart=self.apart)
                 for name, (chosen, size) in (extras or {}).items()
             }
         )
-        shares = {"shares_weights": True} if settings.copies else {}
+        shares: dict[str, object] = {"shares_weights": True} if settings.copies else {}
+        if self.apart:
+            shares["sources"] = ("source", *(extras or {}))
         reads = ReadsCopies(target) if settings.copies else target
         self.decoder: Decoder = DECODERS.build(settings.decoder, embedding=reads, encoder=self.encoder, **shares)
         tied = target.table if settings.tied else None
@@ -151,10 +162,17 @@ class EncoderDecoder(Generator):
         )
 
     def encode(self, sources: Mapping[str, Source]) -> dict[str, Memory]:
-        """One memory, the extras' states behind the source's (`memories.joined`)."""
-        memories: list[Memory] = [self.encoder(sources["source"])]
-        memories += [extra(sources[name.removeprefix("extra_")]) for name, extra in self.extras.items()]
-        return {"source": joined(memories)}
+        """One memory, the extras' states behind the source's (`memories.joined`); or, in this order, each by itself."""
+        memories: dict[str, Memory] = {"source": self.encoder(sources["source"])}
+        for key, extra in self.extras.items():
+            name = key.removeprefix("extra_")
+            memories[name] = extra(sources[name], self.encoder)
+        return memories if self.apart else {"source": joined([*memories.values()])}
+
+    def readers(self) -> list[Encoder]:
+        """The encoder of each source in turn; the first one's reads those that share it."""
+        further = [extra for extra in self.extras.values() if isinstance(extra, FurtherSource)]
+        return [self.encoder, *(extra.reader(self.encoder) for extra in further)]
 
     def start(self, sources: Mapping[str, Source], hypotheses: int) -> State:
         memories = self.encode(sources)

@@ -111,7 +111,13 @@ class Attention(nn.Module):
         self, query: Query, prepared: dict[str, Tensor], causal: bool = False, past: Past | None = None
     ) -> tuple[Float[Tensor, "N T C"], Float[Tensor, "N H T S"]]:
         """Contexts, and the weights that made them; `past` is for a score that reads the sum of earlier weights."""
-        values = prepared["values"]  # B S C
+        weights = tap(self.name, self.weigh(query, prepared, causal, past))
+        return self.contexts(weights, prepared["values"]), weights
+
+    def weigh(
+        self, query: Query, prepared: dict[str, Tensor], causal: bool = False, past: Past | None = None
+    ) -> Float[Tensor, "N H T S"]:
+        """The weights alone, before their tap: for whoever joins those of several memories."""
         queries = self.query(query).chunk(self.heads, dim=-1)
         scores = torch.stack(
             [self._score(head)(part, prepared[f"keys{head}"], past) for head, part in enumerate(queries)], dim=1
@@ -122,10 +128,10 @@ class Attention(nn.Module):
         weights = torch.softmax(scores.masked_fill(~allowed, -torch.inf), dim=-1)
         if self.hard and not self.training:
             weights = torch.zeros_like(weights).scatter(-1, weights.argmax(-1, keepdim=True), 1.0)
-        weights = tap(self.name, weights)
-        return self._contexts(weights, values), weights
+        return weights
 
-    def _contexts(self, weights: Float[Tensor, "N H T S"], values: States) -> Float[Tensor, "N T C"]:
+    def contexts(self, weights: Float[Tensor, "N H T S"], values: States) -> Float[Tensor, "N T C"]:
+        """sum_s weights_s values_s, head by head."""
         rows, _, steps, _ = weights.shape
         if self.merge == "mean":
             weights = weights.mean(1, keepdim=True)
