@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from seqloom.nn.entrance import from_the_start
-from seqloom.nn.positions import Rotary, Sinusoidal, turned
+from seqloom.nn.positions import Nowhere, Rotary, Sinusoidal, turned
 
 CLOSE = {"atol": 1e-10, "rtol": 1e-10}
 
@@ -69,3 +69,10 @@ def test_turning_keeps_lengths_and_serves_all_heads_alike() -> None:
     torch.testing.assert_close(found.norm(dim=-1), x.norm(dim=-1), **CLOSE)
     torch.testing.assert_close(found[:, :, 1, 2], turned(x[:, :, 1, 2], turn), **CLOSE)
     torch.testing.assert_close(found[0, 0], x[0, 0])  # place 0 is not turned
+
+
+def test_no_places_change_nothing() -> None:
+    x = some(2, 5, 6)
+    none = Nowhere(Nowhere.Settings(), width=6)
+    assert torch.equal(none.added(x, from_the_start(5, x.device), 5), x)
+    assert none.turn(from_the_start(5, x.device), 6, x) is None

@@ -110,6 +110,19 @@ class Rotary(Positions):
         return angle.cos(), angle.sin()
 
 
+class Nowhere(Positions):
+    """No places at all: for convolutions, which see what stands beside what and need not know where (Kim 2014)."""
+
+    class Settings(config.Settings):
+        kind: Literal["none"] = "none"
+
+    def __init__(self, settings: Settings, *, width: int) -> None:
+        super().__init__()
+
+    def added(self, x: Float[Tensor, "N T D"], places: Places, end: int) -> Float[Tensor, "N T D"]:
+        return x
+
+
 def turned(x: Float[Tensor, "N T *m d"], turn: Turn) -> Float[Tensor, "N T *m d"]:
     """Every vector turned by its place's angles, whatever stands between place and vector (heads, queries and keys)."""
     between = (None,) * (x.dim() - 3)
@@ -118,4 +131,6 @@ def turned(x: Float[Tensor, "N T *m d"], turn: Turn) -> Float[Tensor, "N T *m d"
     return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1).to(x.dtype)
 
 
-POSITIONS: Table[Positions] = Table("positions", {"sinusoidal": Sinusoidal, "learned": Learned, "rotary": Rotary})
+POSITIONS: Table[Positions] = Table(
+    "positions", {"sinusoidal": Sinusoidal, "learned": Learned, "rotary": Rotary, "none": Nowhere}
+)
