@@ -1,7 +1,8 @@
 """`seqloom.evaluate("runs/x")`: decode a test set and judge it; or judge an output file of any tool in the same way.
 
-Besides the metrics with their intervals: perplexity, score by source length, word accuracy by training frequency,
-whether confidences keep their word, and speed. Nothing is printed here and no file is written.
+Besides the metrics with their intervals: perplexity, score by source length, word accuracy by training frequency (of
+labels: how well each is found), whether confidences keep their word, and speed. Nothing is printed here and no file is
+written.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Literal
 
 from seqloom.api.diagnose import Diagnoses, diagnose
 from seqloom.api.frequencies import TrainingWords
+from seqloom.api.labelled import NO_TABLES, LabelTables, refuse_uneven, seen
 from seqloom.api.load import load
 from seqloom.api.model import Model
 from seqloom.api.options import Options
@@ -84,7 +86,8 @@ class RunEvaluation:
     evaluation: Evaluation
     length_unit: LengthUnit
     outputs: tuple[str, ...]
-    by_frequency: tuple[FrequencyRow, ...] | None = None  # None where training counts are not known
+    by_frequency: tuple[FrequencyRow, ...] | None = None  # None where training counts are not known, and of labels
+    by_label: LabelTables | None = None  # None where outputs are no labels
     decoding: Decoding | None = None
     diagnosis: Diagnoses | None = None  # None where nobody asked for it
     predictions: tuple[Prediction, ...] = ()  # what the outputs are of, where a model gave them here
@@ -121,6 +124,7 @@ class RunEvaluation:
             "scores": scores,
             "length_unit": self.length_unit,
             "by_frequency": None if rows is None else [frequency_dict(row) for row in rows],
+            **(NO_TABLES if self.by_label is None else self.by_label.as_dict()),
             "decoding": None if self.decoding is None else asdict(self.decoding),
             "diagnosis": None if self.diagnosis is None else self.diagnosis.as_dict(),
         }
@@ -156,7 +160,8 @@ class Judge:
 
     @cached_property
     def words(self) -> TrainingWords | None:
-        return None if self.model is None else TrainingWords.of(self.model)
+        """None where there is no model to tell what training saw, and where it says labels."""
+        return None if self.model is None or self.model.recipe.model.labels else TrainingWords.of(self.model)
 
     def outputs(self, name: str, outputs: Sequence[str], examples: Sequence[Example]) -> RunEvaluation:
         """Outputs beside their examples, whoever wrote them."""
@@ -172,6 +177,7 @@ class Judge:
             length_unit=unit,
             outputs=tuple(outputs),
             by_frequency=None if self.words is None else self.words.accuracy(outputs, references),
+            by_label=LabelTables.of(outputs, references, list(self.metrics.values()), self.model),
         )
 
     def run(
@@ -179,6 +185,7 @@ class Judge:
     ) -> RunEvaluation:
         """What a model says to the examples, with all that only a model can tell; `diagnosing` searches once more."""
         options = options or Options(on_long="skip")
+        refuse_uneven(model, examples)
         started_at = time.perf_counter()
         predictions = list(model.predict([example.inputs for example in examples], options))
         seconds = time.perf_counter() - started_at
@@ -240,7 +247,7 @@ def _lengths(examples: Sequence[Example], model: Model | None) -> tuple[LengthUn
     """Words of natural text, tokens of anything else; None where the sources are not known."""
     if not has_sources(examples):
         return "words", None
-    if model is None or model.source.tokenizer.text_like:
+    if model is None or model.source.tokenizer.text_like or model.recipe.model.in_place:
         return "words", [len(example.source.split()) for example in examples]
     return "tokens", [len(model.source.tokens(example.source)) for example in examples]
 
@@ -253,6 +260,7 @@ def _perplexity(model: Model, examples: Sequence[Example]) -> float:
         for example in examples
         if len(model.source.tokens(example.source)) <= limits.max_source
         and len(model.target.tokens(example.target)) <= limits.max_target
+        and (not model.codecs.labels or seen(model, example.target))
     ]
     scores = model.score(pairs)
     return perplexity(-sum(score.log_prob for score in scores), sum(len(score.token_scores) for score in scores))

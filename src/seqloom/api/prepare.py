@@ -18,6 +18,7 @@ import torch
 from seqloom import runtime, weights
 from seqloom.api.datasets import Datasets, merged
 from seqloom.api.extension import added, carry_over, extended
+from seqloom.api.labelled import check_labels
 from seqloom.api.load import load, load_codecs, members, save_codecs, unlike
 from seqloom.api.model import Model
 from seqloom.api.staging import PAIRS, RECIPE
@@ -87,6 +88,8 @@ class Prepared:
         folder, recipe = self.folder / "codec", self.recipe
         if not folder.exists():
             codecs = None if self.codec is not None else self._trained_codecs()
+            if codecs is not None:
+                check_labels(recipe, codecs, self._named("train"), self.tell)
             with atomic_folder(folder) as new:
                 if codecs is not None:
                     save_codecs(recipe, codecs, new)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from seqloom.api.labelled import refuse_uneven
 from seqloom.api.model import Model, PairScore
 from seqloom.api.reading import CHUNK_LINES
 from seqloom.data.readers import Example
@@ -40,6 +41,7 @@ def score_examples(model: Model, examples: Iterable[Example], chunk: int = CHUNK
     while batch := list(islice(iterator, chunk)):
         for example in batch:
             refuse_long(model, example)
+        refuse_uneven(model, batch)
         yield from model.score((example.inputs, example.target) for example in batch)
 
 

@@ -12,21 +12,17 @@ import typer
 
 from seqloom.cli import say
 from seqloom.cli.answers import as_one
+from seqloom.cli.judged import print_report, print_search_errors, unseen_labels
 from seqloom.cli.reporting import report_path, written
 from seqloom.cli.sink import Sink, same_file
 from seqloom.errors import SeqloomError, nearest
 
 if TYPE_CHECKING:
-    from seqloom.api.diagnose import Diagnoses
     from seqloom.api.evaluate import Judge, RunEvaluation
     from seqloom.api.model import Model
     from seqloom.api.options import Options
     from seqloom.api.search_errors import SearchErrors
     from seqloom.data.readers import Example
-    from seqloom.metrics.evaluation import Score
-
-
-SHOWN = 200  # characters of a text of the worst examples
 
 
 class Part(StrEnum):
@@ -56,7 +52,8 @@ def command(
     metric: list[str] = typer.Option(
         None,
         metavar="METRIC",
-        help="bleu, bleu:order=2, chrf, ter, meteor, exact, string_error, wer, cer or per; else the recipe's.",
+        help="bleu, bleu:order=2, chrf, ter, meteor, exact, string_error, wer, cer or per; of labels accuracy, f1 or "
+        "span_f1; else the recipe's.",
     ),
     search: str = typer.Option(None, metavar="LIST", help="Searches to compare, such as greedy,beam=5."),
     beam: int = typer.Option(None, help="Beam size; the recipe's search if not given."),
@@ -120,7 +117,7 @@ def command(
     if against is not None:
         systems.append(_second(judge, against, examples, options[-1], (device, threads), diagnose))
     systems = _told_apart(systems, outputs or " ".join(runs), against)
-    _caution(examples, model, outputs)
+    _caution(examples, model, outputs, systems[0])
     if write_outputs is not None:
         _write_outputs(write_outputs, systems[0])
     missed = None if search_errors is None else _search_errors(model, examples[:search_errors])
@@ -130,15 +127,12 @@ def command(
         say.as_json({**systems[0].as_dict(), **others, **proven})
     else:
         print_report(systems)
-        _print_search_errors(missed)
+        print_search_errors(missed)
     if plot is not None:
         _draw(systems, plot)
     if page is not None and model is not None:
         _report(page, judge, model, examples, systems, options[0])
     _keep(gates, systems[0])
-
-
-# --- what is asked for ---------------------------------------------------------------------------------------------
 
 
 def _opened(runs: list[str], ensemble: bool, how: dict[str, Any]) -> Model | None:
@@ -158,17 +152,6 @@ def _search_errors(model: Model | None, examples: list[Example]) -> SearchErrors
     if model is None:
         raise SeqloomError("E_USAGE", "search errors are those of a run", fix="give a RUN")
     return measure_search_errors(model, [example.inputs for example in examples])
-
-
-def _print_search_errors(found: SearchErrors | None) -> None:
-    if found is not None:
-        rows = [(beam, f"{found.errors[beam]:,}", say.percent(found.share(beam))) for beam in found.errors]
-        note = (
-            f"of {found.proven:,} sources whose most probable output is proven ({found.tried:,} were tried); "
-            "by plain probability, whatever length normalisation the recipe has"
-        )
-        say.data("")
-        say.table("search errors", ("beam", "errors", "share"), rows, [note])
 
 
 def _options(beam: int | None, greedy: bool, search: str | None, on_long: str, split: bool | None) -> list[Options]:
@@ -281,12 +264,14 @@ def _spare_inputs(flag: str, path: Path | None, judge: Judge, data: str | None, 
             raise SeqloomError("E_USAGE", f"{flag} would overwrite an input", where=name, fix="name another")
 
 
-def _caution(examples: list[Example], model: Model | None, outputs: str | None) -> None:
+def _caution(examples: list[Example], model: Model | None, outputs: str | None, system: RunEvaluation) -> None:
     """What a reader of the numbers must know and would not see in them."""
     if outputs is not None and model is not None:
         say.talk(f"{outputs} is judged as it is: {model.name} lends test set and metrics, and predicts nothing")
     if empty := sum(not any(text.strip() for text in example.references) for example in examples):
         say.talk(f"caution: {empty:,} of {len(examples):,} examples have an empty reference")
+    if system.by_label is not None and system.by_label.unseen:
+        say.talk(f"caution: {unseen_labels(system.by_label)}")
 
 
 def _write_outputs(path: Path, system: RunEvaluation) -> None:
@@ -302,134 +287,6 @@ def _report(
     from seqloom.api.testset import prepared
 
     written(path, lambda: save(path, report(judge, model, prepared(examples, judge.recipe), systems, options)))
-
-
-# --- tables --------------------------------------------------------------------------------------------------------
-
-
-def print_report(systems: list[RunEvaluation]) -> None:
-    """Everything a person wants to know about one system, or about several side by side."""
-    _print_scores(systems)
-    for word, score in systems[0].scores.items():
-        _print_lengths(systems, word, score)
-    _print_frequencies(systems)
-    for system in systems:
-        _print_decoding(system, several=len(systems) > 1)
-        _print_diagnosis(system, several=len(systems) > 1)
-
-
-def _print_scores(systems: list[RunEvaluation]) -> None:
-    several = len(systems) > 1
-    rows: list[list[object]] = []
-    for word in systems[0].scores:
-        for system in systems:
-            score = system.scores[word]
-            interval = f"{score.interval.low:.2f} to {score.interval.high:.2f}"
-            name = [score.name, system.name] if several else [score.name]
-            rows.append([*name, f"{score.value:.2f}", interval, "higher" if score.higher_is_better else "lower"])
-    for system in systems:
-        if system.perplexity is not None:
-            name = ["perplexity", system.name] if several else ["perplexity"]
-            rows.append([*name, f"{system.perplexity:.2f}", "", "lower"])
-    title = f"{' against '.join(system.name for system in systems)}: {systems[0].sentences:,} sentences"
-    notes = [f"{system.name} is an output file, judged as it is" for system in systems if not system.predicted]
-    columns = ["metric", *(["system"] if several else []), "value", "95 % interval", "better"]
-    say.table(title, columns, rows, notes)
-    for score in systems[0].scores.values():
-        say.data(f"{score.name}  {score.signature}")  # in one piece, to be copied
-
-
-def _print_lengths(systems: list[RunEvaluation], word: str, score: Score) -> None:
-    series = [
-        {bucket.label: bucket for bucket in system.evaluation.by_length.get(score.name, ())} for system in systems
-    ]
-    if not any(series):
-        return
-    known = {label: bucket for buckets in series for label, bucket in buckets.items()}
-    labels = sorted(known, key=lambda label: known[label].low)
-    rows: list[list[object]] = []
-    for label in labels:
-        cells = [str(buckets[label].interval) if label in buckets else "" for buckets in series]
-        rows.append([label, f"{known[label].count:,}", *cells])
-    names = [system.name for system in systems] if len(systems) > 1 else [score.name]
-    print()
-    say.table(f"{score.name} by source length ({systems[0].length_unit})", ["length", "sentences", *names], rows)
-
-
-def _print_frequencies(systems: list[RunEvaluation]) -> None:
-    """F1 of words by how often training saw them; with precision and recall where one system has the table alone."""
-    known = [(system.name, system.by_frequency) for system in systems if system.by_frequency is not None]
-    if not known:
-        return
-    several = len(known) > 1
-    rows: list[list[object]] = []
-    for place, first in enumerate(known[0][1]):
-        if not any(series[place].wanted or series[place].produced for _, series in known):
-            continue
-        f1 = [say.percent(series[place].f1 / 100) for _, series in known]
-        shares = [say.percent(first.precision / 100), say.percent(first.recall / 100)]
-        more = [] if several else [f"{first.produced:,}", *shares]
-        rows.append([first.label, f"{first.wanted:,}", *more, *f1])
-    names = [f"F1 {name}" for name, _ in known] if several else ["produced", "precision", "recall", "F1"]
-    print()
-    say.table("Words by how often training saw them", ["times seen", "wanted", *names], rows)
-
-
-def _print_decoding(system: RunEvaluation, several: bool) -> None:
-    told = system.decoding
-    if told is None:
-        return
-    of = f" of {system.name}" if several else ""
-    rows = [
-        [f"{row.low:.1f} to {row.high:.1f}", f"{row.count:,}", say.percent(row.confidence), say.percent(row.accuracy)]
-        for row in told.confidence.bins
-    ]
-    notes = [
-        f"Expected calibration error {say.percent(told.confidence.ece)}; {say.percent(told.confidence.right)} of the "
-        f"outputs are right ({told.confidence.criterion}), {say.percent(told.confidence.mean)} were promised.",
-        "",
-        f"{told.search.capitalize()}: {told.seconds:.1f} s, {told.sentences_per_second:,.1f} sentences/s, "
-        f"{told.tokens_per_second:,.0f} target tokens/s; {told.truncated:,} outputs cut off at the length limit; "
-        f"{told.skipped:,} sources skipped; {say.percent(told.unknown)} of the source tokens unknown.",
-    ]
-    print()
-    say.table(f"Confidence{of}: promised and true", ["confidence", "outputs", "promised", "right"], rows, notes)
-
-
-def _print_diagnosis(system: RunEvaluation, several: bool) -> None:
-    from seqloom.probe.symptoms import visible
-
-    told = system.diagnosis
-    if told is None:
-        return
-    of = f" of {system.name}" if several else ""
-    whole = max(1, len(told.items))
-    rows = [(verdict, f"{count:,}", say.percent(count / whole)) for verdict, count in told.verdicts.items()]
-    print()
-    say.table(f"Diagnosis{of}", ["verdict", "outputs", "share"], rows, _partings(told))
-    if told.errors:
-        found = [("reference out of reach", told.barred), *told.symptoms.items()]
-        shares = [(kind, f"{count:,}", say.percent(count / told.errors)) for kind, count in found]
-        print()
-        say.table(f"Symptoms{of}", ["symptom", "outputs", "share of the errors"], shares)
-        print()
-        say.data(f"The worst{of} by {told.metric}:")
-        for item, value in told.worst():
-            say.data(f"{item.where}  {told.metric} {value:.1f}  {item.line}")
-            source, output, reference = (visible(text, SHOWN) for text in (item.source, item.output, item.reference))
-            say.data(f"  ! {source} -> {output}   (wanted: {reference})")
-
-
-def _partings(told: Diagnoses) -> list[str]:
-    """How far off the model was where output and reference part, on average."""
-    if told.mean_rank is None:
-        return []
-    line = (
-        f"Where output and reference part, the right token has rank {told.mean_rank:,.1f} on average, "
-        f"{told.median_rank:,.0f} as the median"
-    )
-    mass = told.mean_mass
-    return [f"{line}." if mass is None else f"{line}; {say.percent(mass)} of the attention lay on its source word."]
 
 
 # --- plots ---------------------------------------------------------------------------------------------------------

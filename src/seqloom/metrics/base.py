@@ -31,6 +31,7 @@ class Metric(ABC):
 
     name: str
     higher_is_better: ClassVar[bool] = True
+    of_labels: ClassVar[bool] = False  # it reads texts as labels between white space
 
     @abstractmethod
     def statistics(self, predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:

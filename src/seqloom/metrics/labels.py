@@ -31,9 +31,18 @@ def majority(judgments: Sequence[H]) -> H:
     return Counter(judgments).most_common(1)[0][0]
 
 
-def gold_labels(references: Sequence[str]) -> tuple[str, ...]:
-    """What most judges said, label by label; blanks around and between labels do not make another judgment."""
-    return majority([tuple(text.split()) for text in references])
+def gold_labels(references: Sequence[str], whole: bool = False) -> tuple[str, ...]:
+    """What most judges said, label by label; blanks around and between labels do not make another judgment.
+
+    `whole`: a text is one label, which may have blanks inside.
+    """
+    return majority([labels_in(text, whole) for text in references])
+
+
+def labels_in(text: str, whole: bool = False) -> tuple[str, ...]:
+    """The labels of a text; none of an empty one."""
+    labels = tuple(text.split())
+    return (" ".join(labels),) if whole and labels else labels
 
 
 def f1_of(right: float, produced: float, wanted: float) -> float:
@@ -48,6 +57,8 @@ class Accuracy(Rate):
     Where output and reference differ in length it is a share of the longer one. For single labels it is the share of
     right outputs.
     """
+
+    of_labels = True
 
     class Settings(Metric.Settings):
         kind: Literal["accuracy"] = "accuracy"
@@ -89,6 +100,8 @@ class LabelF1(Counted):
     that are judged, so that the rows of later calls add up with them; labels that turn up later share one more column
     and count as one label. Where `labels` names them, these alone count, as in tables that leave "no relation" out.
     """
+
+    of_labels = True
 
     class Settings(Metric.Settings):
         kind: Literal["f1"] = "f1"
@@ -190,12 +203,12 @@ class LabelRow:
     produced: int
 
 
-def per_label(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> list[LabelRow]:
-    """A row for every label of outputs or references, the most wanted first."""
+def per_label(outputs: Sequence[str], references: Sequence[Sequence[str]], whole: bool = False) -> list[LabelRow]:
+    """A row for every label of outputs or references, the most wanted first. `whole`: a text is one label."""
     check_parallel(outputs, references)
     right, produced, wanted = Counter[str](), Counter[str](), Counter[str]()
     for output, judged in zip(outputs, references, strict=True):
-        said, gold = output.split(), gold_labels(judged)
+        said, gold = labels_in(output, whole), gold_labels(judged, whole)
         produced.update(said)
         wanted.update(gold)
         right.update(one for one, other in zip(said, gold, strict=False) if one == other)

@@ -49,6 +49,7 @@ def _is_place(text: str) -> bool:
 class SpanF1(Counted):
     """F1 of spans in BIO tags, as conlleval counts them: rows are (right, produced, wanted)."""
 
+    of_labels = True
     columns = 3
     rule = "count:spans|tags:bio,iob1,bioes|reading:conlleval|judgments:majority"
 
@@ -84,10 +85,20 @@ def _pairs(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> l
     return [(spans_of(output.split()), spans_of(gold)) for output, gold in zip(predictions, golds, strict=True)]
 
 
+def write_spans(references: Sequence[Sequence[str]]) -> bool:
+    """Whether these are tags of spans: each has the form of one, and not all lie outside."""
+    tags = {tag for wanted in references for tag in gold_labels(wanted)}
+    return all(map(_writes_span, tags)) and not tags <= set(OUTSIDE)
+
+
+def _writes_span(tag: str) -> bool:
+    return tag in OUTSIDE or _is_place(tag.partition("-")[0])
+
+
 def _refuse_other_tags(gold: Sequence[str], row: int) -> None:
     """A model may say what it likes; references of another form are no spans at all, and 0 would hide it."""
     for word, tag in enumerate(gold):
-        if tag not in OUTSIDE and not _is_place(tag.partition("-")[0]):
+        if not _writes_span(tag):
             what = f"reference tag {tag[:40]!r} writes no span: O, or B-, I-, E- or S- with a type is expected"
             fix = "judge tags of words by accuracy or f1"
             raise SeqloomError("E_DATA", what, where=f"sentence {row + 1}, word {word + 1}", fix=fix)

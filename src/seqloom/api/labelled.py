@@ -1,0 +1,98 @@
+"""Which labels are there, which are found, and which cannot be: what is special to models that say labels or tags.
+
+How often training saw a word tells nothing about labels, of which there are few; how well each is told from the others
+does. Labels that training has not are counted: no output can be right there, however good the model is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+from seqloom.api.model import Model
+from seqloom.config import Plain
+from seqloom.data.codecs import Codecs
+from seqloom.data.examples import Example
+from seqloom.data.filters import Counts, encoded
+from seqloom.errors import SeqloomError
+from seqloom.metrics import Metric
+from seqloom.metrics.labels import MAX_LABELS, LabelRow, gold_labels, per_label
+from seqloom.metrics.spans import per_span_type, write_spans
+from seqloom.recipe import Recipe
+
+
+def check_labels(recipe: Recipe, codecs: Codecs, where: str, tell: Callable[[str], None]) -> None:
+    """E_DATA where there is nothing to tell apart; a word of caution where metrics would cut labels in two."""
+    labels = codecs.target.vocabulary.ordinary
+    if not recipe.model.labels or len(labels) > MAX_LABELS:
+        return
+    if len(labels) == 1:
+        what, fix = f"all examples have the label {labels[0]!r}", "give examples of at least two labels"
+        if recipe.model.in_place:
+            what, fix = f"all words have the tag {labels[0]!r}", "give words of at least two tags"
+        columns = "; or is another column the label? (columns: [source, label])"
+        raise SeqloomError("E_DATA", what, where=where, fix=fix + columns)
+    cut = [metric.name for metric in recipe.evaluation.build() if metric.of_labels]
+    if cut and any(len(label.split()) > 1 for label in labels):
+        named = next(label for label in labels if len(label.split()) > 1)
+        tell(f"caution: {', '.join(cut)} counts the words of labels such as {named!r}; 'exact' counts whole labels")
+
+
+def refuse_uneven(model: Model, examples: Iterable[Example]) -> None:
+    """E_ALIGN, with file and line, for an example that has not one tag for each word; of other models nothing."""
+    if model.codecs.in_place:
+        for example in examples:
+            encoded(example, model.codecs, model.recipe.data.limits, Counts())
+
+
+@dataclass(frozen=True)
+class LabelTables:
+    """One row per label; one per type of span where tags write spans."""
+
+    labels: tuple[LabelRow, ...]
+    spans: tuple[LabelRow, ...] | None = None
+    unseen: Mapping[str, int] = field(default_factory=dict)  # label of references that training has not -> how often
+
+    @classmethod
+    def of(
+        cls,
+        outputs: Sequence[str],
+        references: Sequence[Sequence[str]],
+        metrics: Sequence[Metric],
+        model: Model | None,
+    ) -> LabelTables | None:
+        """None where outputs are no labels: as the model has it, or without one the metrics."""
+        are_labels = any(metric.of_labels for metric in metrics) if model is None else model.recipe.model.labels
+        if not are_labels:
+            return None
+        whole = model is not None and not model.recipe.model.in_place
+        rows = per_label(outputs, references, whole)
+        if len(rows) > MAX_LABELS:
+            return None
+        spans = None if whole or not write_spans(references) else tuple(per_span_type(outputs, references))
+        return cls(tuple(rows), spans, {} if model is None else _unseen(model, references, whole))
+
+    def as_dict(self) -> dict[str, Plain]:
+        return {
+            "by_label": [asdict(row) for row in self.labels],
+            "by_span": None if self.spans is None else [asdict(row) for row in self.spans],
+            "unseen_labels": dict(self.unseen),
+        }
+
+
+NO_TABLES: dict[str, Plain] = {"by_label": None, "by_span": None, "unseen_labels": None}
+
+
+def _unseen(model: Model, references: Sequence[Sequence[str]], whole: bool) -> dict[str, int]:
+    """The most frequent first."""
+    found: Counter[str] = Counter()
+    for wanted in references:
+        text = " ".join(gold_labels(wanted, whole))
+        found.update(piece for piece in model.target.tokens(text) if piece not in model.target.vocabulary)
+    return dict(found.most_common())
+
+
+def seen(model: Model, target: str) -> bool:
+    """Whether training has all labels of this target."""
+    return all(piece in model.target.vocabulary for piece in model.target.tokens(target))
