@@ -5,7 +5,9 @@ They are decoders like all others, so that training, search, n-best lists, ensem
 explanations are theirs as well. With s_1 ... s_n the memory and C labels,
 
     label    p(y_1 | x) = softmax(W f(s)), f the last state, the mean, the maximum, or attention with a learned query
-             (Yang et al. 2016); then comes the end, for certain
+             (Yang et al. 2016); then comes the end, for certain. Of several sources f is of all their states together,
+             of each by itself and compared (`comparing.py`), or one of them asks the others:
+             [c; q], c = sum_t a_t s_t, a = softmax_t(score(q, s_t)), q its summary (Hermann et al. 2015)
     tags     p(y_t | x) = softmax(W s_t), word by word; after the last word comes the end, for certain
 
 Tags may know their neighbours: a linear-chain conditional random field (Lafferty et al. 2001), read from left to right.
@@ -20,21 +22,23 @@ log-probabilities, the head is `none`. Neither decoder reads what was said but f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import nn
 from torch.nn import functional as F
 
 from seqloom.models.bag import Dropout
+from seqloom.models.comparing import BETWEEN, Between, pair_features, pair_width, parts_of
 from seqloom.models.contracts import Decoder, DecoderSettings, Encoder, Memory, State
 from seqloom.nn.attention import Attention, AttentionSettings
 from seqloom.nn.crf import Crf
 from seqloom.nn.dropout import CheapDropout
 from seqloom.nn.frontends import Embedding
 from seqloom.nn.layers import exact, mean_of_real, spread
+from seqloom.nn.scores import ScaledDot
 from seqloom.nn.tape import tap
 from seqloom.shapes import Bool, Features, Float, Int, Rows, RowTokens, Tensor
 from seqloom.specials import EOS, SPECIALS
@@ -100,39 +104,90 @@ class Labels(Decoder):
 
 
 class Label(Labels):
-    """One label for the whole source. Tap: `decoder.attention` = the weights of its words (N H T S)."""
+    """One label for all that was read. Tap: `decoder.attention` = the weights of the words (N H T S).
+
+    The weights of sources that are compared are shares of one whole: with k sources each has 1/k of it.
+    """
 
     class Settings(LabelSettings):
         kind: Literal["label"] = "label"
-        pooling: Literal["last", "mean", "max", "attention"] = "attention"  # the source as one vector
+        pooling: Literal["last", "mean", "max", "attention"] = "attention"  # a source as one vector
         attention: AttentionSettings = AttentionSettings()  # where `pooling` is attention
+        compare: Literal["none", "features", "attention"] = "none"  # none: the states of all sources are one memory
+        between: AttentionSettings = AttentionSettings(score=ScaledDot.Settings())  # where `compare` is attention
+        query: str | None = None  # a further source that asks: its summary is the query of `attention`
 
         @property
         def attends(self) -> bool:
             return self.pooling == "attention"
 
-    def __init__(self, settings: Settings, *, embedding: Embedding, encoder: Encoder) -> None:
-        self.pooling = settings.pooling
-        attention, features = None, encoder.width
+        @property
+        def apart(self) -> bool:
+            return self.compare != "none" or self.query is not None
+
+        @property
+        def asked_by(self) -> str | None:
+            return self.query
+
+        @model_validator(mode="after")
+        def _agrees(self) -> Label.Settings:
+            if self.query is not None and self.compare != "none":
+                raise ValueError(
+                    f"query: either {self.query} asks or it is compared; leave query out, or set compare: none"
+                )
+            if self.query is not None and not self.attends:
+                raise ValueError("query: it asks by the weights of attention; set pooling: attention")
+            if self.compare == "attention" and self.pooling == "last":
+                raise ValueError("pooling: positions that were compared have no last state; use mean, max or attention")
+            return self
+
+    def __init__(
+        self, settings: Settings, *, embedding: Embedding, encoder: Encoder, sources: Sequence[str] = ("source",)
+    ) -> None:
+        assert len(sources) > 1 or not settings.apart, "there is nothing to compare the source with"
+        self.pooling, self.compare, self.query = settings.pooling, settings.compare, settings.query
+        summary = encoder.summary_sizes[-1][0]
+        attention, width = None, summary if self.pooling == "last" else encoder.width
         if settings.attends:
-            attention = Attention(settings.attention, query=encoder.width, memory=encoder.width, name=TAP)
-            features = attention.width
-        elif self.pooling == "last":
-            features = encoder.summary_sizes[-1][0]
-        super().__init__(settings, embedding=embedding, features=features)
+            query = encoder.width if self.query is None else summary
+            attention = Attention(settings.attention, query=query, memory=encoder.width, name=TAP)
+            width = attention.width
+        super().__init__(settings, embedding=embedding, features=self._features(width, summary, len(sources)))
         self.attention = attention
+        self.between: Between | None = None
+        if self.compare == "attention":
+            self.between = Between(settings.between, width=encoder.width, dropout=settings.dropout)
+            self.between_taps = (BETWEEN,)
+        self.asks: nn.Parameter | None = None
         if attention is not None:
             self.attention_taps = (TAP,)
-            self.asks = nn.Parameter(torch.empty(encoder.width))  # the query: what matters for these labels?
-            nn.init.normal_(self.asks, std=encoder.width**-0.5)
+            if self.query is None:
+                self.asks = nn.Parameter(torch.empty(encoder.width))  # the query: what matters for these labels?
+                nn.init.normal_(self.asks, std=encoder.width**-0.5)
+
+    def _features(self, width: int, summary: int, sources: int) -> int:
+        """The width of what a label is decided by, from that of a source's vector."""
+        if self.query is not None:
+            return width + summary
+        if self.compare == "none":
+            return width
+        return pair_width(sources, width) if self.compare == "features" else sources * width
 
     def start(self, memories: Mapping[str, Memory] | None, rows: int) -> State:
         assert memories is not None, "a label is of a source"
-        memory = next(iter(memories.values()))
-        said = torch.zeros(rows, dtype=torch.long, device=memory.mask.device)
-        if self.attention is not None:
-            return State({"said": said}, self.attention.prepare(memory.states, memory.mask))
-        return State({"said": said}, {"pooled": self._pooled(memory)})
+        each = [*memories.values()] if self.between is None else self.between([*memories.values()])
+        said = torch.zeros(rows, dtype=torch.long, device=each[0].mask.device)
+        if self.attention is None:
+            return State({"said": said}, {"pooled": self._compared([self._pooled(memory) for memory in each])})
+        parts = parts_of(each)  # B k S
+        mask = parts.any(1)
+        sources = self.attention.prepare(torch.cat([memory.states for memory in each], dim=1), mask)
+        if self.query is not None:
+            seen = mask & ~parts[:, [*memories].index(self.query)]  # who asks is not looked at
+            sources |= {"mask": seen, "query": memories[self.query].summary[-1][0]}
+        elif self.compare != "none":
+            sources["parts"] = parts
+        return State({"said": said}, sources)
 
     def _pooled(self, memory: Memory) -> Float[Tensor, "B D"]:
         if self.pooling == "last":
@@ -141,14 +196,37 @@ class Label(Labels):
             return mean_of_real(memory.states, memory.mask)
         return memory.states.masked_fill(~memory.mask[..., None], -torch.inf).amax(1)
 
+    def _compared(self, vectors: Sequence[Float[Tensor, "*r D"]]) -> Float[Tensor, "*r F"]:
+        return pair_features(vectors) if self.compare == "features" else torch.cat([*vectors], dim=-1)
+
     def forward(self, tokens: RowTokens, state: State, lengths: Rows | None = None) -> tuple[Features, State]:
         rows, steps = tokens.shape
         if self.attention is not None:
-            vectors = tap("decoder.context", self.attention(self.asks.expand(rows, steps, -1), state.sources))  # N T D
+            vectors = self._looked(self.attention, rows, steps, state.sources)  # N T F
         else:
             vectors = spread(state.sources["pooled"], rows)[:, None].expand(-1, steps, -1)
         features = self.said(self.scores(vectors), self.places(tokens, state) == 0)
         return features, self.after(tokens, state, lengths)
+
+    def _looked(
+        self, attention: Attention, rows: int, steps: int, sources: dict[str, Tensor]
+    ) -> Float[Tensor, "N T F"]:
+        """What attention finds in all sources together, or in each of them."""
+        if self.asks is None:
+            query = spread(sources["query"], rows)[:, None].expand(-1, steps, -1)
+            return torch.cat([tap("decoder.context", attention(query, sources)), query], dim=-1)
+        query = self.asks.expand(rows, steps, -1)
+        if self.compare == "none":
+            return tap("decoder.context", attention(query, sources))
+        parts = sources["parts"].unbind(1)
+        shares = [attention.weigh(query, {**sources, "mask": part}) for part in parts]  # of N H T S each
+        weights = tap(TAP, torch.stack(shares).mean(0))
+        found = [
+            attention.contexts(len(parts) * weights * spread(part, rows)[:, None, None], sources["values"])
+            for part in parts
+        ]
+        context = tap("decoder.context", torch.cat(found, dim=-1))  # N T kD
+        return self._compared(context.chunk(len(parts), dim=-1))
 
 
 class Tags(Labels):
