@@ -107,6 +107,19 @@ def source_lengths(sources: Mapping[str, Source]) -> Int[Tensor, "B"]:
 
 
 @dataclass(frozen=True)
+class Window:
+    """A part of a text that goes on in the next batch: row i of this one is the row `rows[i]` of `of` texts.
+
+    `read` is what stands before each target token: of the first one, the last token of the window before, or BOS.
+    """
+
+    number: int  # of windows before this one; 0: nothing was read yet
+    of: int
+    rows: Int[Tensor, "B"]
+    read: Int[Tensor, "B T"]
+
+
+@dataclass(frozen=True)
 class Batch:
     """Examples side by side: named sources, the gold target (ending in EOS), and which examples they are.
 
@@ -119,6 +132,7 @@ class Batch:
     examples: Sequence[int] = field(default_factory=tuple)
     weights: Float[Tensor, "B"] | None = None  # how much each example counts in the loss; null: all alike
     alignment: Float[Tensor, "B T S"] | None = None  # gold, each row summing to 1, or to 0 where nothing is known
+    window: Window | None = None  # where texts are read in windows, each going on where the one before ended
 
     def __len__(self) -> int:
         return next(iter(self.sources.values())).mask.shape[0]
@@ -154,4 +168,7 @@ class Batch:
             examples,
             None if self.weights is None else on_tensors(self.weights),
             None if self.alignment is None else on_tensors(self.alignment),
+            None
+            if self.window is None
+            else replace(self.window, rows=on_tensors(self.window.rows), read=on_tensors(self.window.read)),
         )

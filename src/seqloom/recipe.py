@@ -28,11 +28,13 @@ from seqloom.data.vectors import read_vectors
 from seqloom.errors import nearest
 from seqloom.metrics import METRICS, Metric
 from seqloom.models.generator import Generator, GeneratorSettings
+from seqloom.models.language import LanguageModel
 from seqloom.models.memories import ExtraSource, SharedSource
 from seqloom.models.model import MODELS, EncoderDecoder
 from seqloom.nn.frontends import Embedding
 from seqloom.runtime import Runtime, check_room, seed_step
 from seqloom.specials import SPECIALS
+from seqloom.tasks.carried import Carried
 from seqloom.tasks.transduce import SearchSettings, Transduce
 from seqloom.training.loop import Training
 
@@ -179,6 +181,16 @@ class Recipe(Settings):
     evaluation: Evaluating = Evaluating()
     runtime: Runtime = Runtime()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _one_text(cls, raw: object) -> object:
+        """A language model's source is a part of its text: what is said of the target goes for both."""
+        model = raw.get("model") if isinstance(raw, Mapping) else None
+        kind = model.get("kind") if isinstance(model, Mapping) else model
+        if isinstance(raw, Mapping) and kind == LanguageModel.kind and "target" in raw:
+            return {"source": raw["target"], **raw}
+        return raw
+
     @field_validator("extras")
     @classmethod
     def _shared_are_read_alike(cls, extras: Mapping[str, Extra], known: ValidationInfo) -> Mapping[str, Extra]:
@@ -245,6 +257,23 @@ class Recipe(Settings):
             raise ValueError("extras: a tag belongs to a word of the source, and there is none for further sources")
         if self.model.labels and (key := self.task.about_history):
             raise ValueError(f"task.{key}: it changes what a decoder reads of its output, and this one reads nothing")
+        return self
+
+    @model_validator(mode="after")
+    def _windows_fit(self) -> Recipe:
+        flows = any(one.flows for sets in self.data.sets.values() for one in sets)
+        if self.batching.window is None:
+            if flows:
+                raise ValueError("data: unit: stream is one long text, which is read in windows; set batching.window")
+            return self
+        if not self.model.continues:
+            raise ValueError("batching.window: only a language model reads a text in windows; leave it out")
+        if self.batching.tokens == "auto":
+            raise ValueError("batching.tokens: auto is not for windows; say how many tokens a batch has")
+        if key := self.task.about_whole_targets:
+            raise ValueError(f"task.{key}: it needs whole texts, and batching.window cuts them; leave one of both out")
+        if self.data.sets["train"][0].flows and not {"dev"} <= self.data.sets.keys():
+            raise ValueError("data.dev: lines of one text cannot be held out one by one; give a file")
         return self
 
     @model_validator(mode="after")
@@ -322,6 +351,7 @@ def joined_codecs(
         words=model.reads_words,
         labels=model.labels,
         in_place=model.in_place,
+        continues=model.continues,
     )
 
 
@@ -364,7 +394,15 @@ def _fill(embedding: Embedding, codec: TextCodec, file: Path) -> float:
 
 def build_task(recipe: Recipe, codecs: Codecs, teachers: Sequence[Generator] = ()) -> Transduce:
     sizes = (codecs.source.vocabulary.spelled, codecs.target.vocabulary.spelled)
-    return Transduce(recipe.task, vocabularies=sizes, searching=recipe.search, decode=codecs.decode, teachers=teachers)
+    carried = Carried() if recipe.batching.window is not None else None
+    return Transduce(
+        recipe.task,
+        vocabularies=sizes,
+        searching=recipe.search,
+        decode=codecs.decode,
+        teachers=teachers,
+        carried=carried,
+    )
 
 
 def parameters(model: nn.Module) -> int:

@@ -264,8 +264,9 @@ class Model:
         pieces = self.codecs.said(hypothesis.tokens, encoded.foreign)
         if options.replace_unknown:
             pieces = known_pieces(self, text, encoded, hypothesis, pieces)
+        begun = self.source.pieces(encoded.source) if self.codecs.continues else ()
         return Output(
-            text=self.target.tokenizer.decode(pieces),
+            text=self.target.tokenizer.decode([*begun, *pieces]),
             tokens=tuple(pieces),
             token_scores=hypothesis.token_log_probs,
             log_prob=hypothesis.log_prob,

@@ -106,7 +106,7 @@ def answered(
     """Outputs for one encoded text as its answer."""
     confidence = calibration.confidence(outputs[0].log_prob, len(outputs[0].tokens))
     length = len(encoded.source)
-    unknown = int((encoded.source == UNK).sum()) / length
+    unknown = int((encoded.source == UNK).sum()) / max(1, length)
     return Prediction(text, tuple(outputs), confidence, unknown, length, extras=extras)
 
 

@@ -26,13 +26,14 @@ from seqloom.batch import Batch
 from seqloom.config import Plain, kind_of, render_yaml
 from seqloom.data.batching import TokenBatches, in_order
 from seqloom.data.codec import TextCodec
-from seqloom.data.codecs import Codecs
+from seqloom.data.codecs import Codecs, Ids
 from seqloom.data.corpus import Corpus
 from seqloom.data.examples import Example
 from seqloom.data.files import Tally
 from seqloom.data.filters import Counts, refuse_nothing
 from seqloom.data.readers import files_of
 from seqloom.data.recutting import recutting
+from seqloom.data.windows import WindowBatches, judged, stream
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_folder, atomic_write
 from seqloom.heap import ALL, keep_memory
@@ -73,7 +74,8 @@ class Prepared:
         self.dev_pairs = self._corpus("dev", self.datasets.dev)
         if self.became:
             atomic_write(folder / PAIRS, json.dumps(self.became, indent=1).encode())
-            self._caution_limits()
+            if not self.codecs.continues:  # where a text ends is nobody's business
+                self._caution_limits()
         self.dev = self._dev_examples()
         self.task: Transduce = build_task(recipe, self.codecs, self._teachers())
         self.network = self._network()
@@ -100,7 +102,7 @@ class Prepared:
     def _trained_codecs(self) -> Codecs:
         """Learned from the training pairs; by the split's seed, so that runs of other seeds share their tokens."""
         recipe, train = self.recipe, self.datasets.train
-        refuse_nothing(self.datasets.given(), self.datasets.tally, self._named("train"))
+        refuse_nothing(self.datasets.given(), self.datasets.tally, self._named("train"), recipe.model.continues)
         self._refuse_empty("train", train)
         if self.start is not None:
             first = self._first(self.start)
@@ -207,7 +209,8 @@ class Prepared:
     def _dev_examples(self) -> list[Example]:
         examples = self.datasets.dev()
         chosen = merged(examples) if self.recipe.evaluation.merge_sources else list(examples)
-        return [example for example in chosen if example.source.strip()][:CALIBRATION_EXAMPLES]
+        asked = [example for example in chosen if example.source.strip() or self.codecs.continues]
+        return asked[:CALIBRATION_EXAMPLES]
 
     def _network(self) -> Generator:
         network = build_model(self.recipe, self.codecs)
@@ -246,20 +249,37 @@ class Prepared:
         self.recipe = self.recipe.with_(batching=settings.with_(tokens=tokens))
         self.tell(f"batches of {tokens:,} tokens suit {len(lengths):,} pairs on this machine")
 
-    def batches(self) -> TokenBatches:
+    def batches(self) -> TokenBatches | WindowBatches:
         """The training pairs, epoch after epoch."""
         seed = self.recipe.runtime.seed
-        batches = TokenBatches(
-            self.train_pairs,
-            self.recipe.batching,
-            seed,
-            self.task.collate,
-            recutting(self.train_pairs, self.codecs, seed) if self.codecs.samples else None,
-            self.recipe.data.mixture(self.train_pairs.sizes),
-        )
+        batches: TokenBatches | WindowBatches
+        if self.recipe.batching.window is not None:
+            batches = WindowBatches(self._stream("train", self.train_pairs), self.recipe.batching, seed)
+        else:
+            batches = TokenBatches(
+                self.train_pairs,
+                self.recipe.batching,
+                seed,
+                self.task.collate,
+                recutting(self.train_pairs, self.codecs, seed) if self.codecs.samples else None,
+                self.recipe.data.mixture(self.train_pairs.sizes),
+            )
         size, padding = parameters(self.network), batches.padding(0)
         self.tell(f"{size:,} parameters, {batches.count(0):,} batches an epoch, padding {100 * padding:.1f} %")
         return batches
+
+    def _stream(self, part: str, pairs: Corpus) -> Ids:
+        sets = self.recipe.data.sets
+        return stream(pairs, sets[part if part in sets else "train"][0].flows)
+
+    def dev_batches(self) -> Iterator[Batch]:
+        """The dev pairs once, longest first; a text that is read in windows in parts, each after what stands before."""
+        batching = self.recipe.batching
+        if batching.window is not None:
+            yield from judged(self._stream("dev", self.dev_pairs), batching.window, batching.budget)
+            return
+        for rows in in_order(np.maximum(*self.dev_pairs.lengths()), batching.budget):
+            yield self.task.collate(self.dev_pairs.pick(rows))
 
     def model(self) -> Model:
         """The network as it stands, with text on both sides; it predicts in float32 as it will when it is loaded."""

@@ -78,7 +78,8 @@ class Reader:
         return {
             place: read
             for place, (text, extras) in enumerate(pieces)
-            if text.strip() and (read := self.codecs.encode({**extras, "source": text})).own
+            if (text.strip() or self.codecs.continues)
+            and ((read := self.codecs.encode({**extras, "source": text})).own or self.codecs.continues)
         }
 
     def _refuse_long_extras(self, extras: Mapping[str, str], where: str) -> None:

@@ -11,10 +11,9 @@ import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -47,11 +46,11 @@ from seqloom.api.staging import (
     undone_on_failure,
 )
 from seqloom.config import Plain, kind_of, render_yaml
-from seqloom.data.batching import in_order
 from seqloom.data.readers import Example
 from seqloom.data.sentences import split_sentences
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_write
+from seqloom.metrics.calibration import Calibration
 from seqloom.metrics.perplexity import perplexity
 from seqloom.models.generator import Generator
 from seqloom.nn.fusion import has_fusible
@@ -264,14 +263,12 @@ class _Training:
         """Loss on all dev pairs; the recipe's metrics on the first of them, decoded greedily. All of it in float32."""
         assert isinstance(network, Generator)
         total, count = 0.0, 0
-        lengths = np.maximum(*self.parts.dev_pairs.lengths())
-        for rows in in_order(lengths, self.recipe.batching.budget):
-            batch = self.parts.task.collate(self.parts.dev_pairs.pick(rows))
+        for batch in self.parts.dev_batches():
             loss = self.parts.task.loss(network, batch.to(self.parts.device), 0)
             total, count = total + float(loss.nll), count + int(loss.count)
         values = {"nll": total / count, "perplexity": perplexity(total, count)}
         chosen = self.parts.dev[: self.recipe.evaluation.validate_examples]
-        if chosen:
+        if chosen and not self.parts.codecs.continues:  # there is more than one way to go on with a text
             outputs = self._outputs(chosen, Options(beam=1, split=False, on_long="skip"))
             references = [example.references for example in chosen]
             for settings, metric in zip(self.recipe.evaluation.metrics, self.metrics, strict=True):
@@ -280,6 +277,8 @@ class _Training:
 
     def samples(self, network: nn.Module) -> list[Sample]:
         chosen = self.parts.dev[: self.recipe.evaluation.show]
+        if self.parts.codecs.continues:
+            chosen = [_begun(example) for example in chosen]
         outputs = self._outputs(chosen, Options(beam=1, split=False, on_long="skip"))
         return [Sample(example.shown, text, example.target) for example, text in zip(chosen, outputs, strict=True)]
 
@@ -297,7 +296,8 @@ class _Training:
     def _finish(self, reason: str) -> None:
         """Take the weights to keep, calibrate on dev, write the bundle, and only then call the run finished."""
         tensors, values = self._kept_weights()
-        calibration = calibrated(self.parts.model(), self.parts.dev)
+        continues = self.parts.codecs.continues
+        calibration = Calibration() if continues else calibrated(self.parts.model(), self.parts.dev)
         lines = [example.source for _, example in zip(range(SAMPLED_LINES), self.parts.datasets.train(), strict=False)]
         sentences = sum(len(split_sentences(line)) for line in lines) / max(1, len(lines))
         about: dict[str, Plain] = {
@@ -352,3 +352,10 @@ class _Training:
                 **about,
             },
         )
+
+
+def _begun(example: Example) -> Example:
+    """A text without a source as one to go on with: its first half, which the rest follows."""
+    words = example.target.split(" ")
+    half = len(words) // 2
+    return example if example.source else replace(example, source=" ".join(words[:half]) + " " * bool(half))

@@ -13,12 +13,14 @@ import typer
 from seqloom.cli import say
 from seqloom.cli.answers import as_one
 from seqloom.cli.judged import print_report, print_search_errors, unseen_labels
+from seqloom.cli.language import keep as keep_language
 from seqloom.cli.reporting import report_path, written
 from seqloom.cli.sink import Sink, same_file
 from seqloom.errors import SeqloomError, nearest
 
 if TYPE_CHECKING:
     from seqloom.api.evaluate import Judge, RunEvaluation
+    from seqloom.api.language import LanguageEvaluation
     from seqloom.api.model import Model
     from seqloom.api.options import Options
     from seqloom.api.search_errors import SearchErrors
@@ -74,6 +76,12 @@ def command(
     diagnose: bool = typer.Option(
         False, "--diagnose", help="Tell search errors from model errors, with their symptoms and the worst examples."
     ),
+    contrast: str = typer.Option(
+        None, metavar="FILE", help="Of a language model: good, tab, bad (tab, group): is the good text likelier?"
+    ),
+    last_word: bool = typer.Option(
+        False, "--last-word", help="Of a language model: how often does it say the last word of a text?"
+    ),
     report: Path = typer.Option(None, metavar="FILE", help="Write the report there instead of RUN/report.html."),
     no_report: bool = typer.Option(False, "--no-report", help="Write no report."),
     int8: bool = typer.Option(False, "--int8", help="On a CPU: with weights in 8 bits, as 'predict --int8' answers."),
@@ -100,6 +108,12 @@ def command(
         raise SeqloomError("E_USAGE", "nothing to judge", fix="give a RUN, or --outputs FILE with --reference FILE")
     if write_outputs is not None and str(write_outputs) == "-":
         raise SeqloomError("E_USAGE", "stdout holds the report", fix="name a file, or use 'seqloom predict'")
+    if model is not None and model.codecs.continues and outputs is None:
+        texts = chosen_examples(model.recipe, data, None, (), part.value, True)
+        keep_language(fail_under or [], _language(model, texts, (contrast, last_word), as_json))
+        return
+    if contrast is not None or last_word:
+        raise SeqloomError("E_USAGE", "--contrast and --last-word are for a language model", fix="leave them out")
     page = report_path(runs or [], report, no_report, "" if outputs is None else "an output file has no inside")
     judge = Judge(model, metric, samples)
     gates = [_gate(text, judge, model is not None and outputs is None) for text in fail_under or []]
@@ -133,6 +147,21 @@ def command(
     if page is not None and model is not None:
         _report(page, judge, model, examples, systems, options[0])
     _keep(gates, systems[0])
+
+
+def _language(model: Model, texts: list[Example], asked: tuple[str | None, bool], as_json: bool) -> LanguageEvaluation:
+    """A language model writes no outputs to be judged: texts are scored."""
+    from seqloom.cli import language
+
+    outcome = language.judged_language(model, texts, *asked)
+    if as_json:
+        say.as_json(language.as_dict(outcome))
+    else:
+        language.print_language(outcome)
+    return outcome[0]
+
+
+# --- what is asked for ---------------------------------------------------------------------------------------------
 
 
 def _opened(runs: list[str], ensemble: bool, how: dict[str, Any]) -> Model | None:

@@ -154,7 +154,10 @@ def _report(run: Run, stop: Signals, quiet: bool) -> None:
     if path.exists() and path.stat().st_mtime >= ended.stat().st_mtime:
         return
     from seqloom.api.report import write_report
+    from seqloom.recipe import load_recipe
 
+    if load_recipe(run.folder / "recipe.yaml").model.continues:
+        return  # texts are scored, and there are no answers to be looked at
     stop.begin()
     written(path, lambda: write_report(run.folder, part="dev"), quiet)
 

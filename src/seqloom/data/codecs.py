@@ -68,11 +68,13 @@ class Codecs:
         words: bool = False,
         labels: bool = False,
         in_place: bool = False,
+        continues: bool = False,
     ) -> None:
         """`words`: sources say which word each of their tokens is a part of. `labels`: targets are labels, of which no
-        other can be learned or said than those of training. `in_place`: one for each word of the source."""
+        other can be learned or said than those of training. `in_place`: one for each word of the source. `continues`:
+        a source is the beginning of the text that the target goes on with, and may be empty."""
         self.extras, self.prefixes, self.copies, self.words = dict(extras or {}), tuple(prefixes), copies, words
-        self.labels, self.in_place = labels, in_place
+        self.labels, self.in_place, self.continues = labels, in_place, continues
         symbols: list[str] = []
         self._first: dict[str, int] = {}  # name of a prefix -> id of its first ordinary piece
         for name in self.prefixes:

@@ -65,8 +65,11 @@ class Example:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What makes two inputs the same one: source and extras, in whatever order these were named."""
-        return (self.source, *(text for item in sorted(self.extras.items()) for text in item))
+        """What makes two inputs the same one: source and extras, in whatever order these were named.
+
+        A text without a source is known by itself.
+        """
+        return (self.source or self.target, *(text for item in sorted(self.extras.items()) for text in item))
 
 
 def weight_of(value: object, where: str) -> float:

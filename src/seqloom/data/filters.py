@@ -65,7 +65,7 @@ class Counts:
 def encoded(example: Example, codecs: Codecs, limits: Limits, counts: Counts) -> Pair | None:
     """The encoded pair, or None where a filter skips it; either way it is counted once."""
     counts.read += 1
-    verdict = _cheap_verdict(example)
+    verdict = _cheap_verdict(example, codecs.continues)
     if verdict is None:
         pair, read = codecs.pair(example.inputs, example.target, links=example.links)
         _refuse_uneven(pair, read, codecs, example)
@@ -81,12 +81,15 @@ def encoded(example: Example, codecs: Codecs, limits: Limits, counts: Counts) ->
     return pair
 
 
-def _cheap_verdict(example: Example) -> str | None:
-    """Blank texts are empty, and enormous ones are long: nobody needs to tokenize them to know."""
+def _cheap_verdict(example: Example, alone: bool) -> str | None:
+    """Blank texts are empty, and enormous ones are long: nobody needs to tokenize them to know.
+
+    Targets may stand `alone`: then a source may be empty.
+    """
     for side, text in (("source", example.source), ("target", example.target)):
         if len(text) > MAX_CHARACTERS:
             return f"long_{side}"
-        if not text or text.isspace():
+        if (not text or text.isspace()) and not (alone and side == "source"):
             return f"empty_{side}"
     if any(len(text) > MAX_CHARACTERS for text in example.extras.values()):
         return "long_extra"
@@ -96,7 +99,7 @@ def _cheap_verdict(example: Example) -> str | None:
 def _verdict(pair: Pair, read: Encoded, codecs: Codecs, limits: Limits) -> str | None:
     """The first filter that these lengths fail, if any."""
     source, target = read.own, len(pair.target)
-    if not source:
+    if not source and not codecs.continues:
         return "empty_source"
     if not target:
         return "empty_target"
@@ -109,7 +112,7 @@ def _verdict(pair: Pair, read: Encoded, codecs: Codecs, limits: Limits) -> str |
         return "long_extra"
     if codecs.labels and UNK in pair.target:
         return "unseen_label"
-    if limits.max_ratio is not None and max(source, target) > limits.max_ratio * min(source, target):
+    if limits.max_ratio is not None and max(source, target) > limits.max_ratio * min(source, target) > 0:
         return "ratio"
     return None
 
@@ -123,11 +126,11 @@ def _refuse_uneven(pair: Pair, read: Encoded, codecs: Codecs, example: Example) 
         raise SeqloomError("E_ALIGN", what, where=example.where, fix=fix)
 
 
-def refuse_nothing(examples: Iterable[Example], tally: Tally, where: str) -> None:
+def refuse_nothing(examples: Iterable[Example], tally: Tally, where: str, alone: bool = False) -> None:
     """E_EMPTY, with every filter's count, where no pair has text on both sides; the first that has ends the search."""
     counts = Counts()
     for example in examples:
-        verdict = _cheap_verdict(example)
+        verdict = _cheap_verdict(example, alone)
         if verdict is None:
             return
         counts.read += 1

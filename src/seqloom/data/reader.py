@@ -34,6 +34,11 @@ class ReaderSettings(config.Settings):
         """The extras that its examples have."""
         return tuple(self.constants)
 
+    @property
+    def flows(self) -> bool:
+        """Are its examples pieces of one text, with nothing between them?"""
+        return False
+
 
 class PairSettings(ReaderSettings):
     """Each format of pairs says in its own way where extras, weights and alignments stand."""

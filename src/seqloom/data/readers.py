@@ -55,7 +55,7 @@ __all__ = [
 
 Column = Annotated[int, Field(ge=0)]
 JSON_LINES, CONLLU, TEXT = (".jsonl", ".json", ".ndjson"), ".conllu", ".txt"  # how the names of such files end
-TSV_KEYS = {"columns", "references", "extras", "weight", "alignment"}  # whoever says these means a TSV of any name
+TSV_KEYS = {"columns", "references", "extras", "weight", "alignment", "header"}  # whoever says these means a TSV of any name
 
 
 class TsvReader(Reader):
@@ -69,6 +69,7 @@ class TsvReader(Reader):
         extras: Mapping[ExtraName, Column] = {}  # further sources by name
         weight: Column | None = None  # a number from 0 up
         alignment: Column | None = None  # 0-0 1-2: words of source and target
+        header: bool = False  # the first line names the columns and is no example
 
     def __init__(self, settings: Settings, *, base: Path | None, on_bad_utf8: BadUtf8, tally: Tally) -> None:
         super().__init__(settings, base=base, on_bad_utf8=on_bad_utf8, tally=tally)
@@ -79,6 +80,9 @@ class TsvReader(Reader):
 
     def examples(self) -> Iterator[Example]:
         return self._made(self.path, self._row)
+
+    def _texts(self, path: str) -> Iterator[tuple[int, str]]:
+        return ((number, text) for number, text in super()._texts(path) if number > self.settings.header)
 
     def _row(self, text: str, number: int) -> Example:
         settings, cells = self.settings, text.split("\t")

@@ -1,23 +1,21 @@
 """Plain text for language models: nothing goes in, the text comes out.
 
-A text is a line, a document (what stands between blank lines) or a whole file. Texts keep their characters as they are;
-only the byte order mark at the beginning of a file is no text.
+A text is a line or a document (what stands between blank lines); or all of a file is one text, which comes line by line
+and is read in windows that go on where the last one ended (`batching.window`).
 """
 
 from __future__ import annotations
 
-import codecs
-import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 from seqloom.data.examples import Example
-from seqloom.data.files import BadUtf8, RawLine, Tally, chunks, decoded, resolved, shown
+from seqloom.data.files import BadUtf8, Tally, resolved, shown
 from seqloom.data.reader import FilePath, Reader, ReaderSettings
 from seqloom.errors import SeqloomError
 
-MAX_TEXT_BYTES = 256 << 20  # one document or file, which is held in memory
+MAX_TEXT_BYTES = 256 << 20  # one document, which is held in memory
 
 
 class TextReader(Reader):
@@ -26,12 +24,17 @@ class TextReader(Reader):
     class Settings(ReaderSettings):
         kind: Literal["text"] = "text"
         path: FilePath
-        unit: Literal["lines", "documents", "file"] = "lines"  # what one example is; documents: between blank lines
+        # What a text is: a line, what stands between blank lines, or all of it. Then lines keep their breaks.
+        unit: Literal["lines", "documents", "stream"] = "lines"
+
+        @property
+        def flows(self) -> bool:
+            return self.unit == "stream"
 
     def __init__(self, settings: Settings, *, base: Path | None, on_bad_utf8: BadUtf8, tally: Tally) -> None:
         super().__init__(settings, base=base, on_bad_utf8=on_bad_utf8, tally=tally)
         self.path = resolved(settings.path, base)
-        self.parts = {"lines": self._lines, "documents": self._documents, "file": self._file}[settings.unit]
+        self.parts = {"lines": self._lines, "documents": self._documents, "stream": self._stream}[settings.unit]
 
     def examples(self) -> Iterator[Example]:
         for number, text in self.parts():
@@ -62,31 +65,14 @@ class TextReader(Reader):
         elif lines:
             yield first, "\n".join(lines)
 
-    def _file(self) -> Iterator[tuple[int, str]]:
-        """The whole file, line ends as they are; nothing where it is blank."""
-        parts: list[bytes] = []
-        size = 0
-        for chunk in chunks(self.path):
-            size += len(chunk)
-            if size > MAX_TEXT_BYTES:
-                self.refuse(self._too_long("a file", shown(self.path)))
-                return
-            parts.append(chunk)
-        text = self._decoded(b"".join(parts).removeprefix(codecs.BOM_UTF8), size)
-        if text.strip():
-            yield 1, text
-
-    def _decoded(self, data: bytes, size: int) -> str:
-        """All of it at once; only where that fails line by line, so that bad lines are named, skipped or mended."""
-        try:
-            return data.decode("utf-8")
-        except UnicodeDecodeError:
-            pass
-        texts, offset = [], size - len(data)
-        for number, line in enumerate(io.BytesIO(data), start=1):  # only "\n" ends these
-            texts.append(decoded(RawLine(number, offset, line), self.path, self.on_bad_utf8, self.tally) or "")
-            offset += len(line)
-        return "".join(texts)
+    def _stream(self) -> Iterator[tuple[int, str]]:
+        """All of the file in order, line breaks kept: each line with its own, and with the blank lines before it."""
+        before = ""
+        for number, text in self._texts(self.path):
+            before += text + "\n"
+            if text.strip():
+                yield number, before
+                before = ""
 
     def _too_long(self, what: str, where: str) -> SeqloomError:
         fix = "split it, or set unit: lines"

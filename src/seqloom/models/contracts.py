@@ -155,6 +155,7 @@ class Decoder(nn.Module, ABC):
     """
 
     width: int  # D of the features
+    carries: ClassVar[bool] = False  # True: its state has one size, however much it has read: it can be kept for later
     sure_of_end: ClassVar[bool] = False  # True: where it ends is no choice of its own, and nothing to be learned
     attention_taps: tuple[str, ...] = ()  # taps of the weights over the source, layer by layer: N H T S
     self_taps: tuple[str, ...] = ()  # taps of the weights over what the rows have read, layer by layer: N H T P

@@ -30,6 +30,8 @@ BEGUN = "begun"  # in a state: the last token of each source, which is read in t
 class LanguageModel(Joint):
     """A decoder that goes on from what it has read. There is one vocabulary, and no sign between source and target."""
 
+    kind = "language"
+
     class Settings(AloneSettings):
         kind: Literal["language"] = "language"
 

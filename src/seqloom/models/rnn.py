@@ -136,6 +136,8 @@ class DecoderAttention(AttentionSettings):
 class RecurrentDecoder(Decoder):
     """The general recurrent decoder; `bahdanau` and `luong` are its settings under their papers' names."""
 
+    carries = True
+
     class Settings(DecoderSettings):
         kind: Literal["rnn"] = "rnn"
         cell: Annotated[config.Settings, Kind(CELLS)] = LSTM.Settings()

@@ -66,7 +66,10 @@ class Crf(nn.Module):
         return (through - self._total(alphas[-1], mask)[:, None, None]).masked_fill(~mask[..., None], 0.0)
 
     def ahead(self, scores: Scores, mask: Mask) -> Scores:
-        """beta_t[c] = log sum_d exp(T[c, d] + x_{t+1}[d] + beta_{t+1}[d]): all that may follow; of the last word, end."""
+        """beta_t[c] = log sum_d exp(T[c, d] + x_{t+1}[d] + beta_{t+1}[d]): all that may follow c.
+
+        After the last word that is the end.
+        """
         follows, end = exact(self.transitions), exact(self.end)
         betas = [end.expand(scores.shape[0], -1)]  # B C, from the last position to the first
         for t in range(scores.shape[1] - 1, 0, -1):

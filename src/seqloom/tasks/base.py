@@ -11,6 +11,7 @@ from torch import nn
 
 from seqloom.batch import Batch
 from seqloom.shapes import Float, Real, Tensor
+from seqloom.tasks.carried import Carried
 
 M = TypeVar("M", bound=nn.Module)
 E = TypeVar("E")
@@ -32,6 +33,8 @@ class Loss:
 
 class Task(ABC, Generic[M, E, P]):
     """What is learned: how examples become a batch, a batch a loss, and a batch predictions."""
+
+    carried: Carried | None = None  # what a window of a text leaves to the next, where texts are read in windows
 
     @abstractmethod
     def collate(self, examples: Sequence[E]) -> Batch: ...

@@ -15,7 +15,7 @@ import torch
 from pydantic import Field, model_validator
 
 from seqloom import config
-from seqloom.batch import Batch, Tokens
+from seqloom.batch import Batch, Tokens, Window
 from seqloom.config import Kind
 from seqloom.data.batching import collate_pairs
 from seqloom.data.corpus import Pair
@@ -28,6 +28,7 @@ from seqloom.shapes import Features, Float, Int, Tensor
 from seqloom.specials import BOS, EOS
 from seqloom.tasks.alignment import AttentionLoss
 from seqloom.tasks.base import Loss, Task
+from seqloom.tasks.carried import Carried
 from seqloom.tasks.noise import Noise, edited, noisy
 from seqloom.tasks.passes import Pass
 from seqloom.tasks.rdrop import divergence, halves
@@ -93,6 +94,13 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
             return next((key for key in keys if getattr(self, key) != getattr(default, key)), None)
 
         @property
+        def about_whole_targets(self) -> str | None:
+            """The first key that is set of those which need a target from its beginning to its end, if any is."""
+            default = Transduce.Settings()
+            keys = ("sampling", "edit_temperature", "r_drop", "teachers", "risk")
+            return next((key for key in keys if getattr(self, key) != getattr(default, key)), None)
+
+        @property
         def watches(self) -> bool:
             """Is anything asked of the attention?"""
             return self.guided_alignment > 0 or self.coverage_loss > 0
@@ -105,13 +113,15 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
         searching: SearchSettings,
         decode: Decode | None = None,
         teachers: Sequence[Generator] = (),
+        carried: Carried | None = None,
     ) -> None:
-        """`decode` turns target ids into text: only metrics need it, that is `risk`. Only training needs `teachers`."""
+        """`decode` turns target ids into text: only metrics need it, that is `risk`. Only training needs `teachers`,
+        and `carried` where texts are read in windows."""
         self.settings = settings
         self.source_vocabulary, self.target_vocabulary = vocabularies
         self.sampling: Schedule = SAMPLING.build(settings.sampling)
         self.searching = searching
-        self.teachers = tuple(teachers)
+        self.teachers, self.carried = tuple(teachers), carried
         self.risk: ExpectedRisk | None = None
         if settings.risk is not None:
             assert decode is not None, "a metric judges text"
@@ -135,6 +145,7 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
         settings, sampling = self.settings, self.settings.sampling
         obstacles = {
             "task.risk searches": settings.risk is not None,
+            "windows of a text go on where others ended": self.carried is not None,
             "task.source_noise and task.history are drawn on the host": not (
                 settings.source_noise.silent and settings.history.silent
             ),
@@ -205,9 +216,20 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
     def _features(self, model: Generator, batch: Batch, step: int) -> Pass:
         """One pass of the decoder over its history: gold, noisy, or in part its own predictions."""
         assert batch.target is not None
+        if batch.window is not None:
+            return self._read_on(model, batch.window, step)
         history = noisy(batch.target, self.settings.history, self.target_vocabulary, remove=False)
         gold = self.sampling.gold(step)
         return model.forced(batch, history) if gold == 1.0 else self._sampled(model, batch, history, gold)
+
+    def _read_on(self, model: Generator, window: Window, step: int) -> Pass:
+        """One pass over a window of a text, from the state that the window before left."""
+        assert self.carried is not None, "windows leave something to each other"
+        read = Tokens(window.read, torch.ones_like(window.read, dtype=torch.bool))
+        heard = noisy(read, self.settings.history, self.target_vocabulary, remove=False)
+        features, state = model.decoder(heard.ids, self.carried.before(window, model.decoder, step))
+        self.carried.after(window, model.decoder, state)
+        return features, state
 
     def _sampled(self, model: Generator, batch: Batch, history: Tokens, gold: float) -> tuple[Features, State]:
         """Step by step: each input is gold with probability `gold`, else what the model just predicted."""

@@ -23,6 +23,7 @@ from seqloom.errors import SeqloomError, nearest
 from seqloom.nn.fusion import fusing
 from seqloom.runtime import Precision, autocast, seed_step
 from seqloom.tasks.base import E, Loss, M, P, Task
+from seqloom.tasks.carried import Carried
 from seqloom.training import gradients
 from seqloom.training.ahead import ahead
 from seqloom.training.averaging import Ema
@@ -117,7 +118,7 @@ def fit(
 
     `record` turns steps into CUDA graphs (`graphs.py`); ask `obstacle` first. `fuse` compiles layers (`nn/fusion.py`).
     """
-    state = _begin(model, settings, _last_step(settings, batches), precision, resume)
+    state = _begin(model, settings, _last_step(settings, batches), precision, resume, task.carried)
     now = state.counters
     device = next(iter(state.optimiser.parameters.values())).device
 
@@ -180,13 +181,18 @@ def _last_step(settings: Training, batches: Batches) -> int | None:
 
 
 def _begin(
-    model: nn.Module, settings: Training, steps: int | None, precision: Precision, resume: Snapshot | None
+    model: nn.Module,
+    settings: Training,
+    steps: int | None,
+    precision: Precision,
+    resume: Snapshot | None,
+    carried: Carried | None,
 ) -> TrainState:
     freeze(model, settings.freeze)
     optimiser: Optimiser = OPTIMISERS.build(settings.optimiser, model=model)
     schedule = SCHEDULES.build(settings.schedule, steps=steps)
     ema = Ema(model, settings.ema) if settings.ema else None
-    state = TrainState(model, optimiser, schedule, ema, Scaler() if precision == "fp16" else None)
+    state = TrainState(model, optimiser, schedule, ema, Scaler() if precision == "fp16" else None, carried)
     if resume is not None:
         state.restore(resume)
     return state

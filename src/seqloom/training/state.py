@@ -17,6 +17,7 @@ from torch import nn
 from seqloom import weights, wording
 from seqloom.errors import SeqloomError
 from seqloom.shapes import Tensor
+from seqloom.tasks.carried import Carried
 from seqloom.training.averaging import Ema
 from seqloom.training.optim import Optimiser, Schedule
 from seqloom.training.precision import Scaler
@@ -60,7 +61,7 @@ _COUNTERS = TypeAdapter(Counters)
 _NUMBERS = TypeAdapter(dict[str, float])
 _SCALER = TypeAdapter(Scaler)
 
-MODEL, EMA, OPTIMISER = "model/", "ema/", "optimiser/"
+MODEL, EMA, OPTIMISER, CARRIED = "model/", "ema/", "optimiser/", "carried/"
 
 
 @dataclass(frozen=True)
@@ -97,19 +98,22 @@ def _checked(adapter: TypeAdapter[T], snapshot: Snapshot, key: str) -> T:
 
 @dataclass
 class TrainState:
-    """The model, its optimiser, schedule, average and loss scaler, and the counters."""
+    """The model, its optimiser, schedule, average and loss scaler, what windows carry, and the counters."""
 
     model: nn.Module
     optimiser: Optimiser
     schedule: Schedule
     ema: Ema | None
     scaler: Scaler | None = None
+    carried: Carried | None = None
     counters: Counters = field(default_factory=Counters)
 
     def snapshot(self) -> Snapshot:
         parts = {MODEL: weights.of_model(self.model), OPTIMISER: self.optimiser.state()}
         if self.ema is not None:
             parts[EMA] = self.ema.averages
+        if self.carried is not None:
+            parts[CARRIED] = self.carried.tensors()
         tensors = {prefix + name: tensor for prefix, part in parts.items() for name, tensor in part.items()}
         numbers: dict[str, object] = {
             "kinds": self._kinds(),
@@ -136,6 +140,8 @@ class TrainState:
             self.scaler = _checked(_SCALER, snapshot, "scaler")
         if self.ema is not None:
             self.ema.load(snapshot.part(EMA), "snapshot: ema")
+        if self.carried is not None:
+            self.carried.load(snapshot.part(CARRIED), next(self.model.parameters()).device)
 
     @contextmanager
     def for_use(self) -> Iterator[nn.Module]:

@@ -1,0 +1,134 @@
+"""Language models through the command line: lines and one long text, completion, scores, preferences, bad input."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from commands import Command
+
+pytest_plugins = ["command_fixtures"]
+
+LINES = """
+data: {{train: {{kind: text, path: {train}}}, dev: {{kind: text, path: {dev}}}, test: {{kind: text, path: {dev}}}}}
+target: {{tokenizer: words}}
+model: {{kind: language, embedding: {{width: 32}}, decoder: {{kind: {kind}, width: 32}}}}
+batching: {{tokens: 256}}
+training: {{steps: 250, optimiser: {{kind: adam, lr: 1e-2}}}}
+"""
+STREAM = """
+data:
+  train: {{path: {train}, unit: stream}}
+  dev: {{path: {dev}, unit: stream}}
+  test: {{path: {dev}, unit: stream}}
+target: {{tokenizer: characters}}
+model: {{kind: language, embedding: {{width: 16}}, decoder: {{kind: {kind}, width: 48}}}}
+batching: {{tokens: 512, window: 32}}
+training: {{steps: 150, optimiser: {{kind: adam, lr: 1e-2}}}}
+search: {{strategy: greedy, limits: {{extra: 30}}}}
+"""
+
+
+def sentence(rng: random.Random) -> str:
+    """Subject and verb agree, however many words stand between them: `the dogs near the cat sleep`."""
+    number = rng.choice(["", "s"])
+    between = " ".join(f"near the {rng.choice(['cat', 'cats', 'dog', 'dogs'])}" for _ in range(rng.randrange(3)))
+    return " ".join(f"the dog{number} {between} sleep{'' if number else 's'}".split())
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, rng = tmp_path_factory.mktemp("texts"), random.Random(1)
+    for name, count in (("train", 1500), ("dev", 100)):
+        (folder / f"{name}.txt").write_text("".join(sentence(rng) + "\n" for _ in range(count)))
+    return folder
+
+
+def trained(seqloom: Command, texts: Path, form: str, kind: str, folder: Path) -> Path:
+    recipe = folder / "recipe.yaml"
+    recipe.write_text(form.format(train=texts / "train.txt", dev=texts / "dev.txt", kind=kind))
+    answer = seqloom("train", recipe, "--run", folder / "run")
+    assert answer.code == 0, answer.err
+    return folder / "run"
+
+
+@pytest.mark.parametrize("kind", ["rnn", "transformer"])
+def test_a_model_of_lines_learns_agreement(kind: str, seqloom: Command, texts: Path, tmp_path: Path) -> None:
+    run = trained(seqloom, texts, LINES, kind, tmp_path)
+    measured = json.loads(seqloom("evaluate", run, "--json").out)
+    assert measured["texts"] == 100
+    assert measured["word_perplexity"] == pytest.approx(measured["perplexity"]), "a word is a token, ends included"
+    assert measured["perplexity"] < 2.2
+    bad = [("the dogs sleep", "the dogs sleeps", 0), ("the dog near the cats sleeps", "the dog near the cats sleep", 3)]
+    (tmp_path / "pairs.tsv").write_text("".join(f"{good}\t{wrong}\t{far}\n" for good, wrong, far in bad))
+    asked = seqloom("evaluate", run, "--contrast", tmp_path / "pairs.tsv", "--last-word", "--json")
+    found = {one["group"]: one for one in json.loads(asked.out)["preferences"]}
+    assert found["all"]["right"] == 2
+    assert list(found) == ["all", "0", "3", "last word"]
+    assert 30 < found["last word"]["accuracy"] < 90, "after two words between, the verb is certain; before, it is not"
+    said = seqloom("predict", run, "--text", "the dogs near the cat near the cat", "--greedy")
+    assert said.out.strip() == "the dogs near the cat near the cat sleep"
+    made = seqloom("predict", run, "--text", "", "--sample", "--seed", "3")
+    assert made.out.startswith("the dog")
+    assert seqloom("predict", run, "--text", "", "--sample", "--seed", "3").out == made.out
+    scored = seqloom("score", run, texts / "dev.txt")
+    assert len(scored.out.splitlines()) == 100
+    assert "100 pairs" in scored.err
+
+
+def test_one_long_text_is_read_in_windows(seqloom: Command, texts: Path, tmp_path: Path) -> None:
+    run = trained(seqloom, texts, STREAM, "rnn", tmp_path)
+    measured = json.loads(seqloom("evaluate", run, "--json").out)
+    assert measured["tokens"] == measured["characters"] == len((texts / "dev.txt").read_text())
+    assert measured["bits_per_character"] < 1
+    logged = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    validated = [line["values"]["nll"] for line in logged if "values" in line]
+    assert measured["nll"] == pytest.approx(min(validated), abs=1e-4), "what training saw"
+    assert seqloom("predict", run, "--text", "the d").out.startswith("the dog")
+    again = seqloom("train", tmp_path / "recipe.yaml", "--run", run)
+    assert again.code == 0
+    assert "finished already" in again.err
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"window: 32": "window: 1"}, "batching.window"),
+        ({"window: 32": "window: 100000"}, "do not fill a window of 100,000"),
+        ({", window: 32": ""}, "set batching.window"),
+        ({"tokens: 512": "tokens: auto"}, "auto is not for windows"),
+        ({"training:": "task: {r_drop: 1}\ntraining:"}, "task.r_drop: it needs whole texts"),
+        ({"kind: language, embedding": "kind: joint, embedding"}, "only a language model reads a text in windows"),
+        ({"kind: rnn": "kind: luong"}, "model.decoder"),
+    ],
+)
+def test_what_does_not_fit_is_said(
+    change: dict[str, str], said: str, seqloom: Command, texts: Path, tmp_path: Path
+) -> None:
+    text = STREAM.format(train=texts / "train.txt", dev=texts / "dev.txt", kind="rnn")
+    for old, new in change.items():
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "recipe.yaml").write_text(text)
+    answer = seqloom("train", tmp_path / "recipe.yaml", "--run", tmp_path / "run")
+    assert answer.code in (2, 3), answer.err
+    assert said in answer.err
+
+
+def test_a_stream_is_not_split_by_lines(seqloom: Command, texts: Path, tmp_path: Path) -> None:
+    text = STREAM.format(train=texts / "train.txt", dev=texts / "dev.txt", kind="rnn")
+    text = text.replace(f"  dev: {{path: {texts / 'dev.txt'}, unit: stream}}\n", "", 1)
+    (tmp_path / "recipe.yaml").write_text(text)
+    assert "cannot be held out one by one" in seqloom("train", tmp_path / "recipe.yaml").refused("E_RECIPE", 2)
+
+
+@pytest.mark.parametrize(("content", "code"), [("only one column\n", "E_DATA"), ("", "E_EMPTY"), ("a\t\n", "E_DATA")])
+def test_bad_contrasts(content: str, code: str, seqloom: Command, texts: Path, tmp_path: Path) -> None:
+    run = trained(seqloom, texts, LINES.replace("steps: 250", "steps: 2"), "rnn", tmp_path)
+    (tmp_path / "pairs.tsv").write_text(content)
+    seqloom("evaluate", run, "--contrast", tmp_path / "pairs.tsv").refused(code, 3)
+    assert "perplexity 1000" not in seqloom("evaluate", run, "--fail-under", "perplexity=1").refused("E_QUALITY", 7)
+    seqloom("evaluate", run, "--fail-under", "bleu=1").refused("E_USAGE", 2)
