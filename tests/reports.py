@@ -97,6 +97,7 @@ def made_report(count: int = 8, text: str = "", systems: Sequence[str] = ("run",
             "judged": {"pairs": count, "source": side, "target": side},
             "findings": [finding],
         },
+        faithfulness=("attention and gradients: tau 0.10", text or "caution: do not read these weights as reasons"),
         curves=(
             Curve("loss", text or "training", ((10, 3.0), (20, 2.0), (30, 1.5))),
             Curve("loss", "validation", ((20, 2.5), (30, 2.0))),

@@ -51,13 +51,14 @@ def heading(browser: webdriver.Chrome) -> str:
 
 def test_every_section_is_there_and_named_in_the_contents(reported: Reported) -> None:
     browser = reported(made_report(systems=("with attention", "without")))
-    ids = [element.get_attribute("id") for element in some_of(browser, "main > section[id]", 10)]
+    ids = [element.get_attribute("id") for element in some_of(browser, "main > section[id]", 11)]
     assert ids == [
         "scores",
         "lengths",
         "learning",
         "diagnosis",
         "gallery",
+        "attention",
         "states",
         "words",
         "confidence",
@@ -104,6 +105,22 @@ def test_curves_run_against_steps_and_the_best_is_marked(reported: Reported) -> 
     assert points[0][0] < points[1][0] < points[2][0]
     assert points[0][1] < points[1][1] < points[2][1], "a loss that falls goes down on the screen"
     shows(lambda: "best" in one_of(browser, "#learning .plot").text, True)
+
+
+def test_a_caution_stands_out(reported: Reported) -> None:
+    browser = reported(made_report())
+    assert texts(browser, "#attention .caution") == ["caution: do not read these weights as reasons"]
+    assert texts(browser, "#attention .soft") == ["attention and gradients: tau 0.10"]
+
+
+def test_what_there_is_nothing_of_has_no_empty_table(reported: Reported) -> None:
+    """All sentences alike: nobody is worst, and nothing is wrong with them."""
+    report = made_report(2)
+    diagnosis = {**report.diagnosis, "symptoms": []} if report.diagnosis else None
+    alike = (replace(report.sentences[0], value=1.0, length=3), replace(report.sentences[1], value=1.0, length=3))
+    browser = reported(replace(report, diagnosis=diagnosis, sentences=alike))
+    shows(lambda: len(all_of(browser, "#diagnosis table")), 1)
+    shows(lambda: texts(browser, "#gallery h3"), ["best"])
 
 
 # --- tables --------------------------------------------------------------------------------------------------------

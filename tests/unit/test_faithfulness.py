@@ -29,6 +29,7 @@ from seqloom.probe.faithfulness import (
     kendall,
     measured,
     permuted,
+    same_first,
     spearman,
 )
 from seqloom.probe.pair import alone
@@ -246,9 +247,9 @@ def test_without_attention_there_is_nothing_to_measure(name: str) -> None:
         measured(network(name), pair(name))
 
 
-def known(tau: float, permuted: float, adversarial: float) -> Steps:
-    nearly = np.array([tau - 0.1, tau + 0.1, math.nan])
-    return Steps(nearly, nearly, nearly, nearly, np.full(3, permuted), np.full(3, adversarial))
+def known(tau: float, permuted: float, adversarial: float, first: float = 0.0) -> Steps:
+    nearly, front = np.array([tau - 0.1, tau + 0.1, math.nan]), np.full(3, first)
+    return Steps(nearly, nearly, nearly, nearly, np.full(3, permuted), np.full(3, adversarial), front, front)
 
 
 def test_cautions_where_measures_disagree_and_their_opposite_where_they_agree() -> None:
@@ -261,6 +262,25 @@ def test_cautions_where_measures_disagree_and_their_opposite_where_they_agree() 
     good = Faithfulness.of([known(AGREES + 0.2, MOVES + 0.3, FAR - 0.1)])
     assert good.cautions() == []
     assert good.lines()[-1].startswith("attention ranks the source tokens as gradients and occlusion do (tau 0.70")
+
+
+def test_a_caution_says_where_only_the_order_of_small_weights_differs() -> None:
+    """A model that looks at one word alone: what gradients say of the others is noise, and what is in front is not."""
+    sharp = Faithfulness.of([known(0.3, MOVES + 0.3, FAR - 0.1, first=1.0)])
+    assert sharp.cautions()[0] == (
+        "attention and gradients rank the source tokens differently (tau 0.30), though the first of both is the same "
+        "in 100 % of the steps: do not read more than the largest weight as a reason"
+    )
+    assert "the same first in 100 % of the steps" in sharp.lines()[0]
+
+
+def test_what_is_in_front_is_the_same_or_not() -> None:
+    one, other = np.array([0.1, 0.7, 0.2]), np.array([0.0, 3.0, 4.0])
+    assert same_first(one, one[[0, 1, 2]]) == 1
+    assert same_first(one, other) == 0
+    assert math.isnan(same_first(one, np.zeros(3))), "nothing stands out"
+    result = measured(pointing(), chain(), FEW)
+    assert result.occlusion_first[1:5].tolist() == [1, 1, 1, 1]
 
 
 def test_means_and_deviations_are_over_steps_that_have_a_value() -> None:

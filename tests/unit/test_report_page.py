@@ -252,7 +252,7 @@ def made_network(name: str) -> tuple[Generator, Codecs]:
     extras = {}
     codecs = Codecs(CODEC, CODEC)
     if name == "extras":
-        from seqloom.models.model import ExtraSource
+        from seqloom.models.memories import ExtraSource
 
         extras = {"extras": {"tags": (ExtraSource.Settings.model_validate({}), len(CODEC.vocabulary))}}
         codecs = Codecs(CODEC, CODEC, {"tags": CODEC})
@@ -367,6 +367,12 @@ def test_diagnoses_data_and_curves_are_there(real: tuple[Judge, Report, list[str
     assert {curve.name for curve in told.curves} >= {"training", "validation"}
     assert told.variance is not None
     assert payload(report_page(told))["report"]["systems"][0]["decoding"]["search"] == "beam 3"  # type: ignore[index]
+
+
+def test_attention_is_held_against_other_measures(real: tuple[Judge, Report, list[str], list[float]]) -> None:
+    first, *lines = real[1].faithfulness
+    assert first == "measured on the references of 3 of the telling sentences"
+    assert any(line.startswith("weights permuted") for line in lines)
 
 
 def test_an_ensemble_has_scores_and_no_inside() -> None:

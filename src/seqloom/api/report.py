@@ -15,6 +15,7 @@ from random import Random
 
 import numpy as np
 
+from seqloom.api.attribute import faithfulness
 from seqloom.api.curves import best_step, curves
 from seqloom.api.datasets import Datasets
 from seqloom.api.diagnose import Diagnoses, diagnose
@@ -38,6 +39,7 @@ from seqloom.files import atomic_write, read_json
 from seqloom.metrics.base import Metric
 from seqloom.probe.diagnose import Diagnosis
 from seqloom.probe.explain import Explanation, Forced, explained
+from seqloom.probe.faithfulness import Trials
 from seqloom.probe.glimpse import Read, glimpsed
 from seqloom.probe.report import MOST_BYTES, Report, Sentence, report_page
 from seqloom.probe.telling import Judged, telling
@@ -45,6 +47,7 @@ from seqloom.recipe import parameters
 
 SEED = 1
 BATCH_TOKENS = 2048  # of forced passes; each step weighs the whole vocabulary
+FEW, SHORT = 6, 60  # sentences, and their tokens at most, whose attention is held against what else can be measured
 FEW_PAIRS = 50_000  # of the training data: more are not read again to look for leaks
 _MOST_BYTES_OF_PAIRS = 1_000_000
 
@@ -171,6 +174,7 @@ def gathered(
         best_step=None if log is None else best_step(log),
         diagnosis=_diagnosis(Diagnoses.of(diagnoses, chosen, metric)),
         variance=None if states is None else states.explained,
+        faithfulness=_faithful(model, [chosen[i] for i in why if shown.get(i) is not None]),
     )
 
 
@@ -316,6 +320,16 @@ def _facts(model: Model, found: RunEvaluation) -> Iterator[tuple[str, str]]:
         yield "cut off at the length limit", f"{told.truncated:,}"
         yield "sources passed over", f"{told.skipped:,}"
         yield "unknown source tokens", f"{100 * told.unknown:.2f} %"
+
+
+def _faithful(model: Model, telling: Sequence[Example]) -> tuple[str, ...]:
+    """Whether attention may be read as a reason, over the references of a few telling sentences that are not long."""
+    short = [one for one in telling if one.target.strip() and len(model.source.tokens(one.source)) <= SHORT]
+    if model.scorer is not None or not model.network.attention_taps or not short:
+        return ()
+    some = short[:: -(-len(short) // FEW)]
+    told = faithfulness(model, some, Trials(steps=50, starts=1)).lines()
+    return (f"measured on the references of {len(some)} of the telling sentences", *told)
 
 
 def _diagnosis(told: Diagnoses) -> dict[str, Plain]:

@@ -3,7 +3,8 @@
 At each step t, a the weights over the source (last layer, averaged over the heads), p the distribution of y_t:
 
     agreement     do weights rank the source's positions as gradients and occlusion do? Kendall's tau-b and Spearman's
-                  rho of a against |input x gradient| and against |loss of log p|
+                  rho of a against |input x gradient| and against |loss of log p|; and, because ranks of what hardly
+                  counts are noise, whether both have the same position in front
     permuted      the weights of every layer and head, at this step alone, given to other positions: the median over
                   random permutations of the total variation TV(p', p) = sum |p' - p| / 2
     adversarial   how far can weights be from the model's own while the output stays? The largest JS(a', a) that Adam
@@ -37,6 +38,7 @@ from seqloom.probe.pair import AT_ONCE, alone, differentiable, source_places, ta
 from seqloom.shapes import Float, Int, Tensor
 
 AGREES = 0.5  # tau from which two rankings count as alike
+IN_FRONT = 0.75  # of the steps: the share from which two rankings count as having the same in front
 MOVES = 0.1  # TV under permutation from which the output counts as following the weights
 FAR = math.log(2) / 2  # JS from which weights that say the same count as other weights
 PENALTY = 100.0  # of a unit of TV over epsilon, beside a unit of JS
@@ -68,6 +70,8 @@ class Steps:
     occlusion_rho: PerStep
     permuted: PerStep
     adversarial: PerStep
+    gradient_first: PerStep  # 1 where both have the same position in front, else 0
+    occlusion_first: PerStep
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,8 @@ class Faithfulness:
     occlusion_rho: Measure
     permuted: Measure
     adversarial: Measure
+    gradient_first: Measure
+    occlusion_first: Measure
 
     @staticmethod
     def of(pairs: Iterable[Steps]) -> Faithfulness:
@@ -120,9 +126,13 @@ class Faithfulness:
     def cautions(self) -> list[str]:
         """Why these weights are no reasons; nothing where none of the four questions says so."""
         found = []
-        for other, measure in (("gradients", self.gradient_tau), ("occlusion", self.occlusion_tau)):
-            if measure.mean < AGREES:
-                ranks = f"attention and {other} rank the source tokens differently (tau {measure.mean:.2f})"
+        both = (self.gradient_tau, self.gradient_first), (self.occlusion_tau, self.occlusion_first)
+        for other, (tau, first) in zip(("gradients", "occlusion"), both, strict=True):
+            ranks = f"attention and {other} rank the source tokens differently (tau {tau.mean:.2f})"
+            if tau.mean < AGREES and first.mean >= IN_FRONT:
+                same = f"the first of both is the same in {100 * first.mean:.0f} % of the steps"
+                found.append(f"{ranks}, though {same}: do not read more than the largest weight as a reason")
+            elif tau.mean < AGREES:
                 found.append(f"{ranks}: do not read these weights as reasons")
         if self.permuted.mean < MOVES:
             little = f"shuffled weights change the output little (total variation {self.permuted.mean:.2f})"
@@ -140,8 +150,10 @@ class Faithfulness:
 
     def _told(self) -> list[str]:
         measured = [
-            f"attention and gradients: tau {self.gradient_tau}, rho {self.gradient_rho}",
-            f"attention and occlusion: tau {self.occlusion_tau}, rho {self.occlusion_rho}",
+            f"attention and gradients: tau {self.gradient_tau}, rho {self.gradient_rho}"
+            f"{_in_front(self.gradient_first)}",
+            f"attention and occlusion: tau {self.occlusion_tau}, rho {self.occlusion_rho}"
+            f"{_in_front(self.occlusion_first)}",
             f"weights permuted: the output changes by {self.permuted} (total variation)",
             f"weights chosen against the model: {self.adversarial} from its own with the same output (Jensen-Shannon)",
         ]
@@ -161,6 +173,10 @@ class Faithfulness:
         return {"pairs": self.pairs, "steps": self.steps, **measures, "cautions": self.cautions()}
 
 
+def _in_front(first: Measure) -> str:
+    return f", the same first in {100 * first.mean:.0f} % of the steps" if first.steps else ""
+
+
 def measured(network: Generator, batch: Batch, trials: Trials | None = None) -> Steps:
     """All four questions to the one pair of a batch; E_USAGE for a model without attention."""
     chosen, batch = trials or Trials(), alone(batch)
@@ -178,6 +194,8 @@ def measured(network: Generator, batch: Batch, trials: Trials | None = None) -> 
         occlusion_rho=_by_step(spearman, weights, occlusion),
         permuted=permuted(asked, chosen),
         adversarial=adversarial(asked, chosen),
+        gradient_first=_by_step(same_first, weights, gradient),
+        occlusion_first=_by_step(same_first, weights, occlusion),
     )
 
 
@@ -197,6 +215,13 @@ def spearman(a: Float64[np.ndarray, "S"], b: Float64[np.ndarray, "S"]) -> float:
     first, second = (_ranks(values) - (len(values) - 1) / 2 for values in (a, b))
     scale = math.sqrt(float((first**2).sum()) * float((second**2).sum()))
     return float((first * second).sum()) / scale if scale else math.nan
+
+
+def same_first(a: Float64[np.ndarray, "S"], b: Float64[np.ndarray, "S"]) -> float:
+    """1 where the largest of both stands at one place; nan where one of them has nothing that stands out."""
+    if len(a) < 2 or a.max() == a.min() or b.max() == b.min():
+        return math.nan
+    return float(a.argmax() == b.argmax())
 
 
 def _ranks(values: Float64[np.ndarray, "S"]) -> Float64[np.ndarray, "S"]:

@@ -89,6 +89,7 @@ class Report:
     best_step: int | None = None
     diagnosis: Mapping[str, Plain] | None = None  # verdicts, symptoms, and what they are shares of
     variance: tuple[float, ...] | None = None  # the shares that the map's directions explain
+    faithfulness: tuple[str, ...] = ()  # whether attention may be read as a reason: lines, cautions among them
 
     def ranked(self, worst: bool = False) -> list[int]:
         """Places of the sentences, best (or worst) first; of equal ones the longest, which say most."""
@@ -111,6 +112,7 @@ class Report:
             "best_step": self.best_step,
             "diagnosis": None if self.diagnosis is None else dict(self.diagnosis),
             "variance": None if self.variance is None else list(self.variance),
+            "faithfulness": list(self.faithfulness),
             "best": list(best),
             "worst": list(worst),
         }

@@ -284,18 +284,19 @@ function tally(name, rows, filter, has) {
     { name, of: (row) => row[name], cell: choose },
     { name: 'outputs', of: (row) => row.count, cell: (row) => grouped(row.count), number: true },
     { name: 'share', of: (row) => row.share, cell: (row) => bar(row.share), number: true },
-    { name: 'the worst of them', of: (row) => row.count, cell: (row) => examples((one) => has(one, row[name])) }], () => rows).element;
+    { name: 'such as', of: (row) => row.count, cell: (row) => examples((one) => has(one, row[name])) }], () => rows).element;
 }
 function diagnosis() {
   const found = told.diagnosis;
   if (!found) return null;
+  const seen = found.symptoms.filter((row) => row.count);
   const glosses = found.verdicts.filter((row) => row.count).map((row) => el('div', {}, el('dt', {}, row.verdict), el('dd', {}, MEANT[row.verdict])));
   const parting = found.mean_rank === null ? [] : [el('p', { class: 'soft' },
     `Where output and reference part, the right token has rank ${digits(found.mean_rank, 3)} on average, ${digits(found.median_rank, 3)} as the median`
     + `${found.mean_mass === null ? '' : `; ${percent(found.mean_mass)} of the attention lay on its source word`}.`)];
   return section('diagnosis', 'Diagnosis',
     el('div', { class: 'figures' }, tally('verdict', found.verdicts, 'verdict', (one, verdict) => one.verdict === verdict),
-      tally('symptom', found.symptoms.filter((row) => row.count), 'symptom', (one, symptom) => one.symptoms.includes(symptom))),
+      ...(seen.length ? [tally('symptom', seen, 'symptom', (one, symptom) => one.symptoms.includes(symptom))] : [])),
     el('dl', { class: 'facts' }, ...glosses), ...parting);
 }
 function card(index) {
@@ -306,7 +307,8 @@ function card(index) {
 }
 function gallery() {
   const column = (title, places) => el('div', { class: 'cards' }, el('h3', {}, title), ...places.map(card));
-  return section('gallery', 'Best and worst', el('div', { class: 'figures' }, column('best', told.best), column('worst', told.worst)));
+  const worst = told.worst.length ? [column('worst', told.worst)] : [];
+  return section('gallery', 'Best and worst', el('div', { class: 'figures' }, column('best', told.best), ...worst));
 }
 function listed() {
   const columns = [
@@ -335,6 +337,12 @@ function listed() {
   parts.many = el('span', { class: 'soft', role: 'status' });
   parts.table.draw();
   return section('sentences', 'All sentences', el('div', { class: 'controls' }, ...Object.values(parts.filters), parts.many), parts.table.element);
+}
+
+/** Attention is no explanation by itself: what was measured, and a caution where measures disagree. */
+function faith() {
+  const kind = (line) => (line.startsWith('caution') ? 'caution' : 'soft');
+  return section('attention', 'May attention be read as a reason?', ...told.faithfulness.map((line) => el('p', { class: kind(line) }, line)));
 }
 
 // --- the map of states ----------------------------------------------------------------------------------------------
@@ -469,7 +477,7 @@ function sentencePage() {
   return el('div', { class: 'frame one', hidden: true }, bar, el('section', {}, parts.heading, parts.about, parts.bare), parts.look);
 }
 function overview() {
-  const all = [scores(), lengths(), learning(), diagnosis(), gallery(), states(), frequencies(), confidence(), listed(), dataset()].filter(Boolean);
+  const all = [scores(), lengths(), learning(), diagnosis(), gallery(), faith(), states(), frequencies(), confidence(), listed(), dataset()].filter(Boolean);
   const contents = el('nav', { class: 'contents', 'aria-label': 'contents' },
     ...all.map((one) => el('a', { href: `#${one.id}` }, one.querySelector('h2').textContent)));
   return el('div', { class: 'frame' }, contents, el('main', {}, ...all));
