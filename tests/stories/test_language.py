@@ -132,3 +132,38 @@ def test_bad_contrasts(content: str, code: str, seqloom: Command, texts: Path, t
     seqloom("evaluate", run, "--contrast", tmp_path / "pairs.tsv").refused(code, 3)
     assert "perplexity 1000" not in seqloom("evaluate", run, "--fail-under", "perplexity=1").refused("E_QUALITY", 7)
     seqloom("evaluate", run, "--fail-under", "bleu=1").refused("E_USAGE", 2)
+
+
+PAIRS = """
+data: {{train: {train}, dev: {train}, test: {train}}}
+source: {{tokenizer: words}}
+target: {{tokenizer: words}}
+model:
+  source_embedding: {{width: 8}}
+  target_embedding: {{width: 8}}
+  encoder: {{width: 8}}
+  decoder: {{kind: luong, width: 8}}
+training: {{steps: 2}}
+"""
+
+
+def test_a_language_model_advises_a_translation(seqloom: Command, texts: Path, tmp_path: Path) -> None:
+    """A model that has learned next to nothing, told by one that knows what sentences look like."""
+    lines = (texts / "train.txt").read_text().splitlines()[:300]
+    (tmp_path / "pairs.tsv").write_text("".join(f"x {line}\t{line}\n" for line in lines))
+    (tmp_path / "pairs.yaml").write_text(PAIRS.format(train=tmp_path / "pairs.tsv"))
+    assert seqloom("train", tmp_path / "pairs.yaml", "--run", tmp_path / "weak", "--no-report").code == 0
+    (tmp_path / "lm.yaml").write_text(LINES.format(train=texts / "train.txt", dev=texts / "dev.txt", kind="rnn"))
+    other = seqloom("train", tmp_path / "lm.yaml", "--run", tmp_path / "other", "--set", "training.steps=2")
+    assert other.code == 0, other.err
+    ask = ["predict", tmp_path / "weak", "-t", "x the dog sleeps", "--beam", "4", "--fuse-weight", "5", "--fuse"]
+    assert f"--tokens-of {'weak'}" in seqloom(*ask, tmp_path / "other").refused("E_BUNDLE", 4)
+    taken = seqloom("train", tmp_path / "lm.yaml", "--run", tmp_path / "lm", "--tokens-of", tmp_path / "weak")
+    assert taken.code == 0, taken.err
+    assert seqloom(*ask, tmp_path / "lm").out.startswith("the dog")
+    line = seqloom("train", tmp_path / "pairs.yaml", "--run", tmp_path / "p", "--tokens-of", tmp_path / "weak")
+    assert "only a language model" in line.refused("E_USAGE", 2)
+    changed = ["--set", "target.lowercase=true", "--tokens-of", tmp_path / "weak"]
+    assert "lowercase" in seqloom("train", tmp_path / "lm.yaml", "--run", tmp_path / "q", *changed).refused(
+        "E_RECIPE", 2
+    )

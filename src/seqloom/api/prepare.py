@@ -10,6 +10,7 @@ import math
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -58,12 +59,21 @@ def check_model(recipe: Recipe) -> None:
     runtime.check_room(lambda: MODELS.build(recipe.model, source_vocabulary=few, target_vocabulary=few, **sizes))
 
 
-class Prepared:
-    """Everything but the loop. `start` is a run whose weights and tokens to begin with (fine-tuning), `codec` a folder
-    of codecs to take over."""
+@dataclass(frozen=True)
+class Given:
+    """What a run takes over from others."""
 
-    def __init__(self, recipe: Recipe, folder: Path, tell: Tell, start: Path | None, codec: Path | None = None) -> None:
-        self.recipe, self.folder, self.tell, self.start, self.codec = recipe, folder, tell, start, codec
+    start: Path | None = None  # a run whose weights and tokens to begin with (fine-tuning)
+    codec: Path | None = None  # a folder of codecs
+    tokens_of: Path | None = None  # a run whose target tokens a language model has, so that it can advise that run
+
+
+class Prepared:
+    """Everything but the loop."""
+
+    def __init__(self, recipe: Recipe, folder: Path, tell: Tell, given: Given) -> None:
+        self.recipe, self.folder, self.tell = recipe, folder, tell
+        self.start, self.codec, self.tokens_of = given.start, given.codec, given.tokens_of
         self.device = runtime.apply(recipe.runtime)
         if self.device.type == "cpu":
             keep_memory(ALL)
@@ -108,6 +118,10 @@ class Prepared:
             first = self._first(self.start)
             _check_same_text(recipe, first.recipe, self.start)
             return extended(recipe, first.codecs, train) if recipe.training.extend_vocabulary else first.codecs
+        if self.tokens_of is not None:
+            said = self._first(self.tokens_of)
+            _check_same_tokens(recipe, said.recipe, self.tokens_of)
+            return joined_codecs(recipe, said.target, said.target)
         if recipe.training.extend_vocabulary:
             fix = "begin from a run (--from RUN), or leave it out"
             raise SeqloomError(
@@ -285,6 +299,17 @@ class Prepared:
         """The network as it stands, with text on both sides; it predicts in float32 as it will when it is loaded."""
         recipe = self.recipe.with_(runtime=self.recipe.runtime.with_(precision="float32"))
         return Model(self.folder.absolute().name, recipe, self.codecs, self.network, device=self.device)
+
+
+def _check_same_tokens(recipe: Recipe, other: Recipe, run: Path) -> None:
+    """Only a language model has one side alone, and it must be cut as the other run's target is."""
+    if not recipe.model.continues:
+        what = "only a language model takes over the tokens of another run's targets"
+        raise SeqloomError("E_USAGE", what, where=f"--tokens-of {run}", fix="--from RUN begins with a run's weights")
+    mine, theirs = (one.target.model_dump(mode="json") for one in (recipe, other))
+    if mine != theirs:
+        what = f"target: {mine}, but that run has {theirs}"
+        raise SeqloomError("E_RECIPE", what, where=f"--tokens-of {run}", fix="give `target` the same settings")
 
 
 def _check_same_text(recipe: Recipe, first: Recipe, start: Path) -> None:

@@ -33,7 +33,7 @@ from seqloom.api.folder import (
 from seqloom.api.load import find_bundle, load, members, save_codecs
 from seqloom.api.model import Model
 from seqloom.api.options import Options
-from seqloom.api.prepare import Prepared, Tell, check_model
+from seqloom.api.prepare import Given, Prepared, Tell, check_model
 from seqloom.api.staging import (
     DATA,
     FINISHED,
@@ -105,6 +105,7 @@ class Wishes:
     start: Path | None = None  # a run whose weights to begin with (fine-tuning)
     replace: bool = False  # discard what the run folder holds, once the new run is ready to begin
     codec: Path | None = None  # a folder of codecs to take over
+    tokens_of: Path | None = None  # a run whose target tokens a language model takes over
 
 
 def train(
@@ -121,7 +122,7 @@ def train(
         check_readable(wanted.data)
         check_model(wanted)
         teachers = wanted.task.teachers.runs if wanted.task.teachers else ()
-        for other in [*members(teachers), *([] if wishes.start is None else [wishes.start])]:
+        for other in [*members(teachers), *filter(None, [wishes.start, wishes.tokens_of])]:
             _check_other(other, folder, wishes.replace)
         wishes.tell("reading the data")
     with RunLock(folder):
@@ -173,7 +174,8 @@ class _Training:
         if now.begins:
             write_record(now.recipe.data, place / DATA)
         with phase("preparing the data"):
-            self.parts = Prepared(now.recipe, place, wishes.tell, now.start, wishes.codec)
+            given = Given(now.start, wishes.codec, wishes.tokens_of)
+            self.parts = Prepared(now.recipe, place, wishes.tell, given)
         self.parts.folder = folder
         self.recipe = self.parts.recipe  # with every choice made that needs the data and the model
 

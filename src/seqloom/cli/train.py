@@ -34,6 +34,9 @@ def command(
     ),
     seeds: str | None = typer.Option(None, "--seeds", metavar="1-5", help="One run per seed, and their mean."),
     start: Path | None = typer.Option(None, "--from", metavar="RUN", help="Begin with this run's weights (fine-tune)."),
+    tokens_of: Path | None = typer.Option(
+        None, "--tokens-of", metavar="RUN", help="Of a language model: cut its text as this run cuts its targets."
+    ),
     replace: bool = typer.Option(False, "--replace", help="Begin anew: drop what the run folder holds."),
     allow_data_change: bool = typer.Option(False, "--allow-data-change", help="Go on although the data changed."),
     grace: float = typer.Option(
@@ -73,7 +76,7 @@ def command(
             stop.begin()
             observers = () if quiet else (stack.enter_context(Console()),)
             tell = (lambda line: None) if quiet else say.talk
-            return Wishes(observers, stop, tell, allow_data_change, start, replace)
+            return Wishes(observers, stop, tell, allow_data_change, start, replace, tokens_of=tokens_of)
 
         if numbers or any(map(is_sweep, assignments)):
             if path.is_dir():
