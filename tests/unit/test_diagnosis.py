@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from seqloom.api.align import looked
 from seqloom.api.diagnose import Diagnoses, diagnose
 from seqloom.api.model import Model
 from seqloom.api.options import Options
@@ -25,7 +26,7 @@ from seqloom.models.model import Ensemble
 from seqloom.probe.align import Picks
 from seqloom.probe.diagnose import Diagnosis, Side, Spoken, counting, diagnosed
 from seqloom.probe.forced import Forced, forced
-from seqloom.probe.symptoms import Compared, quoted, symptoms
+from seqloom.probe.symptoms import Compared, named, quoted, symptoms
 from seqloom.recipe import build_model, joined_codecs, recipe_from
 from seqloom.search.loop import Limits, Wishes
 from seqloom.search.strategies import STRATEGIES
@@ -339,6 +340,22 @@ def test_forced_scores_are_those_of_search(name: str, strategy: object) -> None:
             assert max(told.ranks[:count]) <= 5
 
 
+def test_a_joint_transformer_looks_at_its_source_as_well() -> None:
+    asked, examples = made("joint"), examples_for("joint")
+    for example, found in zip(examples, looked(asked, examples), strict=True):
+        (alone,) = looked(asked, [example])
+        np.testing.assert_allclose(found.weights, alone.weights, atol=1e-6)
+        assert found.weights.shape[2:] == (len(example.target.split()) + 1, len(example.source.split()))
+        assert found.weights.any()
+    parted = [found.divergence for found in diagnose(asked, examples) if found.divergence is not None]
+    assert any(part.gaze is not None for part in parted)
+
+
+def test_what_is_there_twice_is_named_once() -> None:
+    assert named(["a", "b", "a", "a"]) == '"a", "b"'
+    assert named(["a", "a", "b", "c", "d"]) == '"a", "b", "c" and 1 more'
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_of_model_is_diagnosed(name: str) -> None:
     """The verdict is what independent sums say: `Model.score` for log P, divided by hand."""
@@ -362,7 +379,7 @@ def test_every_kind_of_model_is_diagnosed(name: str) -> None:
             assert item.verdict == ("search error" if item.reference_score > item.score + 1e-4 else "model error")
         assert item.divergence is not None
         if item.divergence.right is not None:
-            assert (item.divergence.gaze is not None) == asked.recipe.model.attends
+            assert (item.divergence.gaze is not None) == bool(asked.network.attention_taps)
     assert compared, "some outputs were compared"
 
 

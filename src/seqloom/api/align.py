@@ -56,7 +56,7 @@ class Aligner:
 
 def looked(model: Model, examples: Sequence[Example]) -> Iterator[Looked]:
     """What a model looked at while it read each example's first reference, in order."""
-    if not model.recipe.model.attends:
+    if not model.network.attention_taps:
         raise no_attention("name another run")
     for example in examples:
         refuse_long(model, example)

@@ -289,7 +289,7 @@ class _Doctor:
             return forced(scorer, model.sources(sources), [row.tokens for row in rows], wishes)
 
     def _weights(self, sources: Sequence[Encoded], rows: Sequence[_Row]) -> Sequence[Weights | None]:
-        if not self.model.recipe.model.attends:
+        if not self.model.network.attention_taps:
             return [None] * len(rows)
         said = [Hypothesis(row.tokens, (), 0.0, 0.0, truncated=not row.ended) for row in rows]
         return attended(self.model, sources, said)
