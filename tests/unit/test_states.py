@@ -17,6 +17,7 @@ from laws.cases import (
     close,
     some_batch,
 )
+from seqloom.api.states import Point, StateMap
 from seqloom.batch import Tokens
 from seqloom.models.joint import Joint
 from seqloom.nn.tape import Tape
@@ -25,6 +26,13 @@ from seqloom.probe.states import Measure, Nearest, layer_taps, nearest, principa
 
 CASES = [*TABLE_CASES[::2], *STACK_CASES[::3], *EXTRA_CASES[::3], *JOINT_CASES[::2], *COVERING_CASES[::20]]
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+def test_a_map_whose_values_are_all_alike_says_so() -> None:
+    points = tuple(Point(f"text {place}", float(place), 0.0, 4, 4) for place in range(3))
+    assert StateMap(points, (1.0, 0.0), "length", "summary").lines()[-1] == "5: 4, all of them"
+    longer = Point("a longer one", 3.0, 1.0, 12, 12)
+    assert StateMap((*points, longer), (1.0, 0.0), "length", "summary").lines()[-1] == "0: 4 ... 9: 12"
 
 
 # --- from far --------------------

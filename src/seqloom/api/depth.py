@@ -229,7 +229,8 @@ class Heads:
 
     def lines(self, width: int = 80) -> list[str]:
         whole = f"loss {self.loss:.4f} per token" + ("" if self.score is None else f", {self.metric} {self.score:.2f}")
-        lines = [f"{len(self.heads)} heads over {self.examples:,} examples, {whole}; the most needed first"]
+        many = "1 head" if len(self.heads) == 1 else f"{len(self.heads)} heads"
+        lines = [f"{many} over {self.examples:,} examples, {whole}; the most needed first"]
         for head in self.ranked:
             role = head.roles.get(head.role)
             does = "no clear role" if role is None else f"{head.role} {role.share:.2f} (chance {role.chance:.2f})"

@@ -268,7 +268,7 @@ def _marks(values: Sequence[float | str]) -> tuple[list[str], list[str]]:
     if len(numbers) == len(values):
         low, high = min(numbers), max(numbers)
         marks = [SHADES[min(9, int(10 * _within(value, low, high)))] for value in numbers]
-        return marks, [f"0: {low:g} ... 9: {high:g}"]
+        return marks, [f"0: {low:.4g} ... 9: {high:.4g}" if high > low else f"{marks[0]}: {low:.4g}, all of them"]
     names = sorted({str(value) for value in values}, key=lambda name: (-[*map(str, values)].count(name), name))
     letters = {name: ascii_lowercase[i] if i < len(ascii_lowercase) else "+" for i, name in enumerate(names)}
     legend = [f"{letter}: {name}" for name, letter in letters.items() if letter != "+"]

@@ -191,9 +191,10 @@ MOST_SHOWN = 60  # characters of a text inside of a line
 
 
 def named(units: Units) -> str:
-    """`"a", "b" and 3 more`."""
-    more = f" and {len(units) - NAMED:,} more" if len(units) > NAMED else ""
-    return ", ".join(map(quoted, units[:NAMED])) + more
+    """`"a", "b" and 3 more`; what is there twice is named once."""
+    different = list(dict.fromkeys(units))
+    more = f" and {len(different) - NAMED:,} more" if len(different) > NAMED else ""
+    return ", ".join(map(quoted, different[:NAMED])) + more
 
 
 def quoted(text: str, tail: bool = False) -> str:
