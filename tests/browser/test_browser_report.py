@@ -72,6 +72,16 @@ def test_every_section_is_there_and_named_in_the_contents(reported: Reported) ->
     shows(lambda: one_of(browser, ".one").is_displayed(), False)
 
 
+def test_labels_have_a_table_instead_of_words(reported: Reported) -> None:
+    row = {"label": EVIL, "precision": 50.0, "recall": 25.0, "f1": 33.3, "wanted": 4, "produced": 2}
+    made = made_report(4)
+    told = {**made.systems[0], "by_frequency": None, "by_label": [row], "by_span": None, "unseen_labels": {"odd": 3}}
+    browser = reported(replace(made, systems=(told,)))
+    shows(lambda: texts(browser, "#labels tbody td")[:3], [EVIL, "4", "2"])
+    assert "odd 3" in one_of(browser, "#labels").text
+    assert not all_of(browser, "#words")
+
+
 def test_scores_stand_beside_each_other_with_intervals(reported: Reported) -> None:
     browser = reported(made_report(systems=("with attention", "without")))
     rows = [texts(row, "td") for row in all_of(browser, "#scores tbody tr")]

@@ -163,6 +163,15 @@ def test_a_label_that_training_has_not_is_counted_and_told(moods: Path, seqloom:
     assert told["perplexity"] is not None, "of what it could have said"
 
 
+def test_a_label_that_cannot_be_said_has_no_score(moods: Path, seqloom: Command, tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("bab dull\tblame\nbab dull\tscorn\n")
+    answer = seqloom("score", moods, tmp_path / "pairs.tsv", "--json")
+    assert answer.code == 0, answer
+    said, unsaid = map(json.loads, answer.out.splitlines())
+    assert said["log_prob"] <= 0
+    assert (unsaid["log_prob"], unsaid["perplexity"], unsaid["token_scores"][0]) == (None, None, None)
+
+
 def test_nothing_known_in_a_source_is_still_answered(moods: Path, tagger: Path) -> None:
     for run, text, labels in ((moods, "zzz qqq", 1), (tagger, "zzz qqq", 2)):
         said = load(run)(text)

@@ -29,7 +29,8 @@ def command(
     """Print log P(target given source) and perplexity, pair by pair.
 
     The target's end (EOS) counts as a token in both: of T tokens, log P is a sum of T+1 terms, and the perplexity is
-    exp(-log P / (T+1)).
+    exp(-log P / (T+1)). Where targets are labels, only these count. What a model cannot say at all, such as a label
+    that its training has not, has the log-probability -inf, in JSON null.
     """
     from seqloom.api.load import load
     from seqloom.api.score import ScoreTotal, score_examples
@@ -48,10 +49,10 @@ def command(
                 "source": score.source,
                 **({"extras": dict(score.extras)} if score.extras else {}),
                 "target": score.target,
-                "log_prob": score.log_prob,
-                "perplexity": score.perplexity if math.isfinite(score.perplexity) else None,
+                "log_prob": _finite(score.log_prob),
+                "perplexity": _finite(score.perplexity),
                 "tokens": score.tokens,
-                "token_scores": score.token_scores,
+                "token_scores": [_finite(value) for value in score.token_scores],
             }
             say.data(json.dumps(record, ensure_ascii=False, allow_nan=False))
         elif tokens:
@@ -65,6 +66,11 @@ def command(
         f"{total.pairs:,} pairs, {total.tokens:,} tokens (ends included): log-probability {total.log_prob:.4f}, "
         f"{total.log_prob / max(1, total.tokens):.4f} per token, perplexity {total.perplexity:.4f}"
     )
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no infinity."""
+    return value if math.isfinite(value) else None
 
 
 def _shown(token: str) -> str:

@@ -214,6 +214,18 @@ function frequencies() {
     { name: 'wanted', of: (row) => row.wanted, cell: (row) => grouped(row.wanted), number: true }, ...shares];
   return section('words', 'Words by how often training saw them', sortable('words by frequency', columns, () => rows).element);
 }
+function labels() {
+  const tables = systems.flatMap((system) => [['by_label', 'label'], ['by_span', 'type of span']]
+    .filter(([key]) => system[key]?.length)
+    .map(([key, name]) => sortable(`${name}s of ${system.name}`, [
+      { name: systems.length > 1 ? `${name}, ${system.name}` : name, of: (row) => row.label },
+      ...['wanted', 'produced'].map((count) => ({ name: count, number: true, of: (row) => row[count], cell: (row) => grouped(row[count]) })),
+      ...[['precision', 'precision'], ['recall', 'recall'], ['F1', 'f1']]
+        .map(([share, of]) => ({ name: share, number: true, of: (row) => row[of], cell: (row) => bar(row[of] / 100) }))], () => system[key]).element));
+  const unseen = Object.entries(systems[0].unseen_labels ?? {}).map(([label, count]) => `${label} ${grouped(count)}`);
+  const note = unseen.length ? [el('p', { class: 'soft' }, `Wanted, but not in the training data, so that no output is right there: ${unseen.join(', ')}.`)] : [];
+  return tables.length ? section('labels', 'How well each label is found', ...tables, ...note) : null;
+}
 function confidence() {
   const known = systems.filter((system) => system.decoding?.confidence.bins.length);
   if (!known.length) return null;
@@ -477,7 +489,7 @@ function sentencePage() {
   return el('div', { class: 'frame one', hidden: true }, bar, el('section', {}, parts.heading, parts.about, parts.bare), parts.look);
 }
 function overview() {
-  const all = [scores(), lengths(), learning(), diagnosis(), gallery(), faith(), states(), frequencies(), confidence(), listed(), dataset()].filter(Boolean);
+  const all = [scores(), lengths(), learning(), diagnosis(), gallery(), faith(), states(), labels(), frequencies(), confidence(), listed(), dataset()].filter(Boolean);
   const contents = el('nav', { class: 'contents', 'aria-label': 'contents' },
     ...all.map((one) => el('a', { href: `#${one.id}` }, one.querySelector('h2').textContent)));
   return el('div', { class: 'frame' }, contents, el('main', {}, ...all));
