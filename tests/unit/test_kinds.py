@@ -78,7 +78,7 @@ def written_date(days: int) -> Callable[[], tuple[str, str]]:
     return made
 
 
-UNITS = "zero one two three four five six seven eight nine".split()
+UNITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 
 
 def number() -> tuple[str, str]:

@@ -1,17 +1,21 @@
-"""`seqloom check`: what is wrong with a file of pairs, or with all the sets of a recipe, before training finds out."""
+"""`seqloom check`: what is wrong with a dataset, or with all the sets of a recipe, before training finds out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import chain, islice
 
 from seqloom.config import Plain
 from seqloom.data.files import BadUtf8, Tally
+from seqloom.data.kinds import Guess, Task, guessed, task_of
 from seqloom.data.readers import Example, ReaderSettings, read
 from seqloom.data.report import NOTHING, DataReport, Finding, examine
 from seqloom.errors import SeqloomError
+from seqloom.models.generator import GeneratorSettings
 from seqloom.recipe import Data
 
+SAMPLE = 20_000  # examples by which is guessed what they are for
 SHOWN = 5  # malformed lines of each set
 READING = {
     "bad_utf8": "lines are not UTF-8: training stops at the first unless data.on_bad_utf8 says skip or replace",
@@ -27,6 +31,7 @@ class Checked:
     report: DataReport
     reading: dict[str, dict[str, int]]
     malformed: dict[str, list[str]]  # by set: the first lines that have not the promised form, with what is wrong
+    guess: Guess | None = None  # what the data are for, where nobody said so
 
     @property
     def grave(self) -> list[Finding]:
@@ -38,7 +43,8 @@ class Checked:
         return len(self.grave) + sum(len(tally) for tally in self.reading.values())
 
     def as_dict(self) -> dict[str, Plain]:
-        return {**self.report.as_dict(), "reading": self.reading, "malformed": self.malformed}  # type: ignore[dict-item]
+        told = {**self.report.as_dict(), "reading": self.reading, "malformed": self.malformed}
+        return told if self.guess is None else {"guess": asdict(self.guess), **told}  # type: ignore[return-value]
 
     def lines(self) -> list[str]:
         out = [
@@ -47,20 +53,26 @@ class Checked:
             for kind, count in tally.items()
         ]
         out += [f"    {line}" for lines in self.malformed.values() for line in lines]
-        return [line for line in self.report.lines() if not out or line != NOTHING] + out
+        return self._guessed() + [line for line in self.report.lines() if not out or line != NOTHING] + out
+
+    def _guessed(self) -> list[str]:
+        """What was guessed, where it is not what most data are."""
+        if self.guess is None or (self.guess.task == "transduce" and not self.guess.doubt):
+            return []
+        return [f"{self.guess.told}; --task says otherwise", *([self.guess.doubt] if self.guess.doubt else [])]
 
 
-def check_data(data: Data) -> Checked:
+def check_data(data: Data, model: GeneratorSettings) -> Checked:
     """Examine every set that a recipe names, also for pairs of dev and test that stand in train."""
-    return _checked(data.sets, data.on_bad_utf8)
+    return _checked(data.sets, data.on_bad_utf8, task_of(model))
 
 
-def check_pairs(dataset: ReaderSettings) -> Checked:
-    """Examine one dataset."""
-    return _checked({"train": (dataset,)}, "error")
+def check_dataset(dataset: ReaderSettings, task: Task | None = None) -> Checked:
+    """Examine one dataset; what it is for is guessed, unless it is said."""
+    return _checked({"train": (dataset,)}, "error", task)
 
 
-def _checked(sets: Mapping[str, tuple[ReaderSettings, ...]], on_bad_utf8: BadUtf8) -> Checked:
+def _checked(sets: Mapping[str, tuple[ReaderSettings, ...]], on_bad_utf8: BadUtf8, task: Task | None = None) -> Checked:
     tallies = {name: Tally() for name in sets}
     malformed: dict[str, list[str]] = {}
     policy: BadUtf8 = "replace" if on_bad_utf8 == "error" else on_bad_utf8  # all of the trouble, not the first of it
@@ -82,5 +94,10 @@ def _checked(sets: Mapping[str, tuple[ReaderSettings, ...]], on_bad_utf8: BadUtf
 
     train = examples("train")
     assert train is not None
-    report = examine(train, examples("dev"), examples("test"))
-    return Checked(report, {name: dict(tally) for name, tally in tallies.items() if tally}, malformed)
+    guess = None
+    if task is None:
+        sample = list(islice(train, SAMPLE))
+        guess, train = guessed(sets["train"][0].kind, sample), chain(sample, train)
+        task = guess.task
+    report = examine(train, examples("dev"), examples("test"), task)
+    return Checked(report, {name: dict(tally) for name, tally in tallies.items() if tally}, malformed, guess)

@@ -107,7 +107,8 @@ def quoted(path: Path) -> str:
 
 def describe(demo: Demo, place: Place) -> Facts:
     """Counts of pairs, sources and units, sizes of the sets, and the number of findings of each severity."""
-    data = settled(load_recipe(place.recipe).data, place.folder)
+    recipe = load_recipe(place.recipe)
+    data = settled(recipe.data, place.folder)
     datasets = Datasets(data)
     sets = {"train": list(datasets.train()), "dev": list(datasets.dev()), "test": list(datasets.test())}
     everything = [example for examples in sets.values() for example in examples]
@@ -120,7 +121,7 @@ def describe(demo: Demo, place: Place) -> Facts:
         **{f"{name} pairs": len(examples) for name, examples in sets.items()},
     }
     findings: dict[Severity, int] = {"error": 0, "warning": 0, "note": 0}
-    for finding in check_data(data).report.findings:
+    for finding in check_data(data, recipe.model).report.findings:
         findings[finding.severity] += 1
     return Facts(counts, findings)
 

@@ -22,6 +22,13 @@ from seqloom.models.generator import GeneratorSettings
 
 Task = Literal["transduce", "label", "tags", "language"]
 TASKS: tuple[Task, ...] = get_args(Task)
+MEANING: dict[Task, str] = {
+    "transduce": "pairs: a target is written for every source",
+    "label": "labels: one of a few is chosen for every source",
+    "tags": "tags: one of a few is chosen for every word",
+    "language": "a text to go on with: a language model",
+}
+EXAMPLES: dict[Task, str] = {"transduce": "pairs", "label": "examples", "tags": "sentences", "language": "texts"}
 
 MOST_LABELS = 200  # different ones; of more each is rarely seen
 FEWEST_EACH = 10  # different sources of a label, and words of a tag, on average
@@ -44,6 +51,10 @@ class Guess:
     task: Task
     why: str
     doubt: str = ""
+
+    @property
+    def told(self) -> str:
+        return f"taken for {MEANING[self.task]} ({self.why})"
 
 
 def task_of(model: GeneratorSettings) -> Task:

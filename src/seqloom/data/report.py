@@ -1,21 +1,25 @@
 """What is wrong with this data, before a night of training finds out: findings with line numbers.
 
-Each set is read once, as a stream (`survey.py`). Nothing is changed or dropped here, and nothing is printed: the
-report is data, with a plain text form.
+Each set is read once, as a stream (`survey.py`). What matters depends on what the data are for: labels and tags have
+troubles of their own (`label_survey.py`), plain text has no sources (`text_survey.py`). Nothing is changed or dropped
+here, and nothing is printed: the report is data, with a plain text form.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
 import numpy as np
 
+from seqloom.data import label_survey
+from seqloom.data.kinds import EXAMPLES, Task
+from seqloom.data.label_survey import LabelCounts, LabelSurvey
 from seqloom.data.readers import Example
-from seqloom.data.survey import Hashes, Numbers, Survey
+from seqloom.data.survey import SHOWN, Hashes, Numbers, Survey
+from seqloom.data.text_survey import TextSummary, TextSurvey
 
-SHOWN = 5  # places named per finding
 Severity = Literal["error", "warning", "note"]
 
 WHY: dict[str, tuple[Severity, str]] = {
@@ -36,8 +40,28 @@ WHY: dict[str, tuple[Severity, str]] = {
     "leaked_pairs": ("error", "the pair also stands in the training set: scores on it are worthless"),
     "leaked_sources": ("warning", "the source also stands in the training set: scores on it say little about new data"),
     "no_pairs": ("error", "there is nothing to learn from or to measure on"),
+    "one_label": ("error", "all have the same label: there is nothing to tell apart"),
+    "one_tag": ("error", "all words have the same tag: there is nothing to tell apart"),
+    "label_once": ("warning", "a label that stands once can hardly be learned: a mistake, or a line of headings?"),
+    "tag_once": ("note", "a tag that stands once can hardly be learned: a mistake?"),
+    "similar_labels": ("warning", "labels that differ in case or blanks alone: probably one, written in two ways"),
+    "similar_tags": ("warning", "tags that differ in case alone: probably one, written in two ways"),
+    "unseen_label": ("warning", "a label that training has not: no model can say it"),
+    "several_labels": ("warning", "one source, different labels: no model can be right about both"),
+    "uneven_tags": ("error", "not one tag for each word: training stops at the first (E_ALIGN)"),
+    "duplicate_texts": ("note", "a text that stands twice counts twice: the model leans towards it"),
+    "leaked_texts": ("warning", "the text also stands in the training set: scores on it say little about new data"),
 }
 NOTHING = "nothing suspicious found"
+_OF_TARGETS = frozenset({"copies", "long_target", "length_ratio", "odd_script_target"})
+UNSUITED: dict[Task, frozenset[str]] = {  # kinds of trouble that are none where the data are for something else
+    "transduce": frozenset(),
+    "label": _OF_TARGETS | {"several_targets"},  # `several_labels` says more
+    "tags": _OF_TARGETS,
+    "language": frozenset(
+        {"empty_source", "copies", "long_source", "length_ratio", "odd_script_source", "several_targets"}
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -73,6 +97,7 @@ class SetSummary:
     pairs: int
     source: SideSummary
     target: SideSummary
+    text: TextSummary | None = None  # where there are no sources
 
 
 @dataclass(frozen=True)
@@ -81,14 +106,21 @@ class DataReport:
 
     sets: tuple[SetSummary, ...]
     findings: tuple[Finding, ...]
+    task: Task = "transduce"
+    labels: LabelCounts | None = None
 
     def as_dict(self) -> dict[str, object]:
         findings = [{**asdict(finding), "severity": finding.severity, "why": finding.why} for finding in self.findings]
-        return {"sets": [asdict(summary) for summary in self.sets], "findings": findings}
+        told: dict[str, object] = {"task": self.task, "sets": [asdict(summary) for summary in self.sets]}
+        if self.labels is not None:
+            told["labels"] = {name: dict(counts) for name, counts in self.labels.sets.items()}
+        return {**told, "findings": findings}
 
     def lines(self) -> list[str]:
         """The report as plain text, worst first."""
-        out = [line for summary in self.sets for line in _summary_lines(summary)]
+        out = [line for summary in self.sets for line in _summary_lines(summary, self.task)]
+        if self.labels is not None:
+            out += self.labels.lines()
         if not self.findings:
             out.append(NOTHING)
         for finding in self.findings:
@@ -99,9 +131,15 @@ class DataReport:
         return out
 
 
-def _summary_lines(summary: SetSummary) -> Iterator[str]:
-    yield f"{summary.name}: {summary.pairs:,} pairs"
-    for name, side in (("source", summary.source), ("target", summary.target)):
+def _summary_lines(summary: SetSummary, task: Task) -> Iterator[str]:
+    yield f"{summary.name}: {summary.pairs:,} {EXAMPLES[task]}"
+    if summary.text is not None:
+        yield from summary.text.lines_told()
+    sides = {"source": summary.source, "target": summary.target}
+    told = {"label": ["source"], "tags": ["source"], "language": ["target"]}.get(task, list(sides))
+    for name in told:
+        side = sides[name]
+        name = "text" if task == "language" else name
         lengths = ", ".join(f"{key} {value:,}" for key, value in side.percentiles.items())
         script = side.script.capitalize() or "mixed or no script"
         yield f"    {name}: characters per text {lengths}; {side.alphabet:,} different ones, {script}"
@@ -111,28 +149,52 @@ def _summary_lines(summary: SetSummary) -> Iterator[str]:
 
 
 def examine(
-    train: Iterable[Example], dev: Iterable[Example] | None = None, test: Iterable[Example] | None = None
+    train: Iterable[Example],
+    dev: Iterable[Example] | None = None,
+    test: Iterable[Example] | None = None,
+    task: Task = "transduce",
 ) -> DataReport:
-    """Read every set once and report what looks wrong, the worst first."""
-    learned = Survey("train", train)
-    surveys = [learned] + [Survey(name, given) for name, given in (("dev", dev), ("test", test)) if given is not None]
-    findings = [finding for survey in surveys for finding in _within(survey)]
-    findings += [finding for survey in surveys[1:] for finding in _leaks(learned, survey)]
+    """Read every set once and report what looks wrong, the worst first. `task`: what the data are for."""
+    given = {
+        name: examples for name, examples in (("train", train), ("dev", dev), ("test", test)) if examples is not None
+    }
+    labels = {name: LabelSurvey(task == "tags") for name in given if task in ("label", "tags")}
+    texts = {name: TextSurvey() for name in given if task == "language"}
+    also: dict[str, Callable[[int, Example], None]] = {name: one.add for name, one in labels.items()}
+    also |= {name: one.add for name, one in texts.items()}
+    learned, *others = [Survey(name, examples, also.get(name)) for name, examples in given.items()]
+    findings = [finding for survey in (learned, *others) for finding in _within(survey, task)]
+    findings += [finding for survey in others for finding in _leaks(learned, survey, task)]
+    if labels:
+        findings += _about_labels(learned, others, labels)
     rank = {"error": 0, "warning": 1, "note": 2}
     findings.sort(key=lambda finding: rank[finding.severity])  # stable: sets stay in their order
-    return DataReport(tuple(map(_summary, surveys)), tuple(findings))
+    summaries = [_summary(one, texts[one.name].summary() if texts else None) for one in (learned, *others)]
+    counts = LabelCounts.of("tag" if task == "tags" else "label", labels) if labels else None
+    return DataReport(tuple(summaries), tuple(findings), task, counts)
 
 
-def _summary(survey: Survey) -> SetSummary:
+def _about_labels(learned: Survey, others: Sequence[Survey], labels: Mapping[str, LabelSurvey]) -> Iterator[Finding]:
+    """What is wrong with the labels of every set, and those that training has not."""
+    train = labels[learned.name]
+    found = [(learned.name, one) for one in label_survey.within(learned, train, learned=True)]
+    for survey in others:
+        own = labels[survey.name]
+        found += [(survey.name, one) for one in label_survey.within(survey, own, learned=False)]
+        found += [(survey.name, one) for one in label_survey.unseen(survey, own, train)]
+    return (Finding(name, kind, count, tuple(places[:SHOWN])) for name, (kind, count, places) in found)
+
+
+def _summary(survey: Survey, text: TextSummary | None) -> SetSummary:
     sides = []
     for side in (survey.source, survey.target):
         points = {"median": 50, "p95": 95, "p99": 99, "max": 100}
         percentiles = {name: int(_percentile(side.lengths, point)) for name, point in points.items()}
         sides.append(SideSummary(percentiles, len(side.alphabet), side.main_script()))
-    return SetSummary(survey.name, len(survey), sides[0], sides[1])
+    return SetSummary(survey.name, len(survey), sides[0], sides[1], text)
 
 
-def _within(survey: Survey) -> Iterator[Finding]:
+def _within(survey: Survey, task: Task) -> Iterator[Finding]:
     """What one set shows by itself."""
     if not len(survey):
         yield Finding(survey.name, "no_pairs", 1, ())
@@ -145,24 +207,25 @@ def _within(survey: Survey) -> Iterator[Finding]:
     rows["odd_script_target"] = survey.target.odd_rows()
     rows["several_targets"] = _several_targets(survey)
     for kind, found in rows.items():
-        if len(found):
+        if len(found) and kind not in UNSUITED[task]:
             yield Finding(survey.name, kind, len(found), tuple(survey.where(int(row)) for row in found[:SHOWN]))
     again, before = _repeated(survey.pair_hashes, survey.pair_rows)
     if len(again):
         places = [f"{survey.where(a)} (first at {survey.where(b)})" for a, b in _few(again, before)]
-        yield Finding(survey.name, "duplicate_pairs", len(again), tuple(places))
+        kind = "duplicate_texts" if task == "language" else "duplicate_pairs"
+        yield Finding(survey.name, kind, len(again), tuple(places))
 
 
-def _leaks(train: Survey, other: Survey) -> Iterator[Finding]:
+def _leaks(train: Survey, other: Survey, task: Task) -> Iterator[Finding]:
     """Pairs, and further sources, of a held-out set that also stand in the training set: both places are named."""
     pair_rows, pair_twins = _found_in(other.pair_hashes, other.pair_rows, train.pair_hashes, train.pair_rows)
     rows, twins = _found_in(other.source_hashes, np.arange(len(other)), train.source_hashes, np.arange(len(train)))
     only_source = ~np.isin(rows, pair_rows)
     for kind, found, origin in (
-        ("leaked_pairs", pair_rows, pair_twins),
+        ("leaked_texts" if task == "language" else "leaked_pairs", pair_rows, pair_twins),
         ("leaked_sources", rows[only_source], twins[only_source]),
     ):
-        if len(found):
+        if len(found) and (task != "language" or kind == "leaked_texts"):  # nothing has a source there
             places = [f"{other.where(a)} = {train.where(b)}" for a, b in _few(found, origin)]
             yield Finding(other.name, kind, len(found), tuple(places))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from seqloom.data.characters import dominant_script, is_composed, trouble
 from seqloom.data.readers import Example
 
+SHOWN = 5  # places named per finding
 Numbers = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 
@@ -56,9 +57,11 @@ class SideSurvey:
 
 
 class Survey:
-    """One set after one pass. Rows are examples in the order they were read."""
+    """One set after one pass. Rows are examples in the order they were read; `also` is shown each of them."""
 
-    def __init__(self, name: str, examples: Iterable[Example]) -> None:
+    def __init__(
+        self, name: str, examples: Iterable[Example], also: Callable[[int, Example], None] | None = None
+    ) -> None:
         self.name = name
         self.source, self.target = SideSurvey(), SideSurvey()
         self._files: dict[str, int] = {}
@@ -70,15 +73,17 @@ class Survey:
         self.suspects: dict[str, array[int]] = {}  # kind of trouble -> rows, as far as one line can tell
         for row, example in enumerate(examples):
             self._add(row, example)
+            if also is not None:
+                also(row, example)
 
     def _add(self, row: int, example: Example) -> None:
         self._file_of.append(self._files.setdefault(example.file, len(self._files)))
         self._lines.append(example.line)
         self.source.add(example.source)
         self.target.add(example.target)
-        self._source_hashes.append(_hash(*example.key))
+        self._source_hashes.append(hashed(*example.key))
         for reference in example.references:
-            self._pair_hashes.append(_hash(*example.key, reference))
+            self._pair_hashes.append(hashed(*example.key, reference))
             self._pair_rows.append(row)
         for kind in _line_kinds(example):
             self.suspects.setdefault(kind, array("q")).append(row)
@@ -104,7 +109,7 @@ class Survey:
         return np.array(self._pair_rows, dtype=np.int64)
 
 
-def _hash(*texts: str) -> int:
+def hashed(*texts: str) -> int:
     """64 bits of a text or pair; among five million pairs two differ in vain with a chance below one in a million."""
     digest = hashlib.blake2b(digest_size=8)
     for text in texts:
