@@ -255,6 +255,10 @@ class Recipe(Settings):
     def _labels_are_not_read(self) -> Recipe:
         if self.model.in_place and self.extras:
             raise ValueError("extras: a tag belongs to a word of the source, and there is none for further sources")
+        if self.task.restore and not self.model.in_place:
+            raise ValueError("task.restore: it asks for tokens in their places; set model.decoder: tags")
+        if self.task.source_noise.whole_words and not self.model.in_place:
+            raise ValueError("task.source_noise.whole_words: it is for task.restore with model.decoder: tags")
         if self.model.labels and (key := self.task.about_history):
             raise ValueError(f"task.{key}: it changes what a decoder reads of its output, and this one reads nothing")
         return self
@@ -348,7 +352,7 @@ def joined_codecs(
         extras,
         prefixes=prefixes,
         copies=model.copies,
-        words=model.reads_words,
+        words=model.reads_words or recipe.task.source_noise.whole_words,
         labels=model.labels,
         in_place=model.in_place,
         continues=model.continues,

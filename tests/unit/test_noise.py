@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -13,7 +15,8 @@ from seqloom.batch import Tokens
 from seqloom.config import validated
 from seqloom.errors import SeqloomError
 from seqloom.specials import EOS, MASK, SEP, SPECIALS, UNK
-from seqloom.tasks.noise import Noise, dropped, edited, noisy, swapped, words
+from seqloom.tasks.noise import Noise, dropped, edited, noisy, spans, spoilt, swapped, words
+from seqloom.tasks.transduce import Transduce
 
 FIRST, VOCABULARY = len(SPECIALS), 5_000
 
@@ -201,3 +204,67 @@ def test_what_stands_before_a_source_is_left_alone() -> None:
     tokens = Tokens(ids, torch.tensor([[True] * 9, [True] * 3 + [False] * 6]))
     assert words(tokens)[0].tolist() == [False] * 5 + [True] * 3 + [False]
     assert words(tokens)[1].tolist() == [True, True] + [False] * 7
+
+
+# --- noise that is to be undone ----------------------------------------------------------------------------------
+
+
+def test_struck_tokens_are_masked_replaced_or_kept_in_the_shares_asked_for() -> None:
+    tokens = many(200, 49)
+    torch.manual_seed(1)
+    read, struck = spoilt(tokens, Noise(mask=0.12, replace=0.02, keep=0.02), VOCABULARY)
+    share = struck[:, :-1].double().mean()
+    assert abs(float(share) - 0.16) < 0.01
+    masked, same = read.ids == MASK, read.ids == tokens.ids
+    assert bool((masked | same | struck).all()), "what was not struck is as it was"
+    assert abs(float(masked[:, :-1].double().mean()) - 0.12) < 0.01
+    assert 0.015 < float((struck & same)[:, :-1].double().mean()) < 0.03, "kept, and now and then replaced by itself"
+    assert not bool(struck[:, -1].any()), "the end is no word"
+
+
+def test_whole_words_are_struck_together() -> None:
+    tokens = many(50, 49)
+    words = (torch.arange(50) // 3).expand(50, -1).clone()
+    words[:, -1] = -1
+    read, struck = spoilt(replace(tokens, words=words), Noise(mask=0.2, whole_words=True), VOCABULARY)
+    for word in range(16):
+        inside = struck[:, 3 * word : 3 * word + 3]
+        assert bool((inside.all(1) == inside.any(1)).all())
+    assert 0.1 < float(struck.double().mean()) < 0.3
+    assert torch.equal(read.ids == MASK, struck)
+
+
+def test_a_span_becomes_one_mask() -> None:
+    tokens = many(200, 49)
+    torch.manual_seed(3)
+    short = spans(tokens, 0.3)
+    lost = 1 - float(short.mask.double().mean())
+    masks = float(((short.ids == MASK) & short.mask).double().sum()) / tokens.ids.numel()
+    assert 0.05 < masks < 0.12, "about one for every ten tokens: a share of 0.3 in runs of three"
+    assert 0.1 < lost < 0.25
+    for row in range(20):
+        left = short.ids[row][short.mask[row]].tolist()
+        assert left[-1] == EOS
+        assert not any(one == other == MASK for one, other in pairwise(left)), "a run has one mask"
+        before = tokens.ids[row].tolist()
+        at = 0
+        for token in left:  # what is left stands in its order
+            if token != MASK:
+                at = before.index(token, at) + 1
+    assert torch.equal(spans(tokens, 0.0).ids, tokens.ids)
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        ({"source_noise": {"mask": 0.6, "replace": 0.6}, "restore": True}, "at most 1 together"),
+        ({"source_noise": {"drop": 0.1, "mask": 0.1}, "restore": True}, "move tokens"),
+        ({"restore": True}, "nothing is spoilt"),
+        ({"source_noise": {"keep": 0.1}}, "it changes nothing unless restore"),
+        ({"history": {"span": 0.1}}, "are for source_noise"),
+        ({"source_noise": {"span": 1.5}}, "span"),
+    ],
+)
+def test_noise_that_cannot_be(raw: dict[str, object], said: str) -> None:
+    with pytest.raises(SeqloomError, match=said):
+        validated(Transduce.Settings, raw, "task")

@@ -9,7 +9,7 @@ import json
 import math
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +45,7 @@ from seqloom.specials import SPECIALS
 from seqloom.tasks.base import Loss
 from seqloom.tasks.transduce import Transduce
 from seqloom.training import budget, checkpoints
+from seqloom.training.freezing import named
 
 CALIBRATION_EXAMPLES = 2_000
 CUT_SHARE = 0.001  # of the training targets may be longer than outputs without a word about it
@@ -116,8 +117,13 @@ class Prepared:
         self._refuse_empty("train", train)
         if self.start is not None:
             first = self._first(self.start)
+            if recipe.training.take:
+                return self._taken_codecs(first)
             _check_same_text(recipe, first.recipe, self.start)
             return extended(recipe, first.codecs, train) if recipe.training.extend_vocabulary else first.codecs
+        if recipe.training.take:
+            what, fix = "there is no run to take parts from", "begin from a run (--from RUN), or leave it out"
+            raise SeqloomError("E_RECIPE", what, where="training.take", fix=fix)
         if self.tokens_of is not None:
             said = self._first(self.tokens_of)
             _check_same_tokens(recipe, said.recipe, self.tokens_of)
@@ -129,20 +135,32 @@ class Prepared:
             )
 
         self.tell("learning the vocabulary")
-
-        def trained(settings: TextCodec.Settings, *sides: str) -> TextCodec:
-            def texts() -> Iterator[str]:
-                named = ({"source": one.source, "target": one.target, **one.extras} for one in train())
-                return (texts[side] for texts in named for side in sides)
-
-            return TextCodec.train(settings, texts, recipe.data.split.seed)
-
-        extras = {name: trained(settings, name) for name, settings in recipe.extras.items() if not settings.shared}
+        trained = self._trained_codec
+        extras = self._trained_extras()
         read = ["source", *recipe.shared_extras]
         if recipe.model.one_vocabulary:
             both = trained(recipe.source, *read, "target")
             return joined_codecs(recipe, both, both, extras)
         return joined_codecs(recipe, trained(recipe.source, *read), trained(recipe.target, "target"), extras)
+
+    def _trained_codec(self, settings: TextCodec.Settings, *sides: str) -> TextCodec:
+        def texts() -> Iterator[str]:
+            named = ({"source": one.source, "target": one.target, **one.extras} for one in self.datasets.train())
+            return (texts[side] for texts in named for side in sides)
+
+        return TextCodec.train(settings, texts, self.recipe.data.split.seed)
+
+    def _trained_extras(self) -> dict[str, TextCodec]:
+        extras = self.recipe.extras.items()
+        return {name: self._trained_codec(settings, name) for name, settings in extras if not settings.shared}
+
+    def _taken_codecs(self, first: Model) -> Codecs:
+        """What is read is cut as the first run does it; what is said is learned from the data, as is every extra."""
+        assert self.start is not None
+        _check_same_text(self.recipe, first.recipe, self.start, ("source",))
+        source = first.source
+        target = source if self.recipe.model.one_vocabulary else self._trained_codec(self.recipe.target, "target")
+        return joined_codecs(self.recipe, source, target, self._trained_extras())
 
     def _first(self, start: Path) -> Model:
         """The run to begin from. Loading it sets this process up to predict, which is taken back."""
@@ -239,12 +257,26 @@ class Prepared:
                 self.tell(f"{side} vectors: {100 * share:.1f} % of the vocabulary found")
             return
         first = self._first(self.start)
+        if self.recipe.training.take:
+            self._take(weights.of_model(first.network), network)
+            return
         if not self.recipe.training.extend_vocabulary:
             weights.restore(network, weights.of_model(first.network), str(self.start))
             return
         carry_over(first.network, first.codecs, network, self.codecs, self.recipe.runtime.seed)
         for side, count in added(first.codecs, self.codecs).items():
             self.tell(f"{side}: {count:,} new piece{'' if count == 1 else 's'}")
+
+    def _take(self, tensors: weights.Weights, network: Generator) -> None:
+        """Parts of another run's weights, by name."""
+        own = weights.of_model(network)
+        chosen = named(self.recipe.training.take, list(own), "training.take")
+        theirs = {name: tensor for name, tensor in tensors.items() if name in chosen}
+        weights.compare({name: own[name] for name in chosen}, theirs, str(self.start))
+        with torch.no_grad():
+            for name in chosen:
+                own[name].copy_(tensors[name])
+        self.tell(f"taken over: {sum(own[name].numel() for name in chosen):,} of {parameters(network):,} parameters")
 
     def _settle_batches(self) -> None:
         """Find the size of batches and write it into the effective recipe, where later sittings read it."""
@@ -312,9 +344,10 @@ def _check_same_tokens(recipe: Recipe, other: Recipe, run: Path) -> None:
         raise SeqloomError("E_RECIPE", what, where=f"--tokens-of {run}", fix="give `target` the same settings")
 
 
-def _check_same_text(recipe: Recipe, first: Recipe, start: Path) -> None:
+def _check_same_text(
+    recipe: Recipe, first: Recipe, start: Path, sides: Sequence[str] = ("source", "target", "extras")
+) -> None:
     """Weights go with the tokens they were trained on: a fine-tuned run uses the first one's codecs."""
-    sides = ("source", "target", "extras")
     mine, theirs = (one.model_dump(mode="json", include=set(sides)) for one in (recipe, first))
     for side in sides:
         if mine[side] != theirs[side]:

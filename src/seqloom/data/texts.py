@@ -26,6 +26,7 @@ class TextReader(Reader):
         path: FilePath
         # What a text is: a line, what stands between blank lines, or all of it. Then lines keep their breaks.
         unit: Literal["lines", "documents", "stream"] = "lines"
+        echo: bool = False  # a text is its own source as well, to be restored from noise
 
         @property
         def flows(self) -> bool:
@@ -33,12 +34,12 @@ class TextReader(Reader):
 
     def __init__(self, settings: Settings, *, base: Path | None, on_bad_utf8: BadUtf8, tally: Tally) -> None:
         super().__init__(settings, base=base, on_bad_utf8=on_bad_utf8, tally=tally)
-        self.path = resolved(settings.path, base)
+        self.path, self.echo = resolved(settings.path, base), settings.echo
         self.parts = {"lines": self._lines, "documents": self._documents, "stream": self._stream}[settings.unit]
 
     def examples(self) -> Iterator[Example]:
         for number, text in self.parts():
-            yield self._example(Example("", (text,), shown(self.path), number))
+            yield self._example(Example(text if self.echo else "", (text,), shown(self.path), number))
 
     def _lines(self) -> Iterator[tuple[int, str]]:
         return ((number, text) for number, text in self._texts(self.path) if text.strip())

@@ -6,6 +6,7 @@ function says otherwise. Randomness comes from torch's default generator, which 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import torch
@@ -17,6 +18,7 @@ from seqloom.shapes import Bool, Tensor
 from seqloom.specials import EOS, MASK, SEP, SPECIALS, UNK
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
+SPAN = 3  # tokens, on average
 
 
 class Noise(Settings):
@@ -26,10 +28,18 @@ class Noise(Settings):
     replace: Share = 0.0  # by a random token of the vocabulary
     swap: Share = 0.0  # with the next one
     mask: Share = 0.0  # by <mask>
+    span: Share = 0.0  # in runs of about three, each run by one <mask> (Lewis et al. 2020)
+    keep: Share = 0.0  # by itself: it looks untouched, and is asked about all the same (`task.restore`)
+    whole_words: bool = False  # with `task.restore`: all tokens of a word are struck, or none
 
     @property
     def silent(self) -> bool:
-        return not (self.drop or self.replace or self.swap or self.mask)
+        return not (self.drop or self.replace or self.swap or self.mask or self.span or self.keep)
+
+    @property
+    def moves(self) -> bool:
+        """Do tokens change their places?"""
+        return bool(self.drop or self.swap or self.span)
 
 
 def words(tokens: Tokens) -> Bool[Tensor, "B S"]:
@@ -41,6 +51,35 @@ def words(tokens: Tokens) -> Bool[Tensor, "B S"]:
 
 def chosen(tokens: Tokens, share: float) -> Bool[Tensor, "B S"]:
     return words(tokens) & (torch.rand(tokens.ids.shape) < share).to(tokens.ids.device)
+
+
+def spans(tokens: Tokens, share: float) -> Tokens:
+    """About so large a share of the tokens is cut out in runs, and <mask> put in the place of each run."""
+    movable, places = words(tokens), torch.arange(tokens.ids.shape[1])
+    begins = (torch.rand(tokens.ids.shape) < share / SPAN) & movable.cpu()
+    lengths = torch.poisson(torch.full(tokens.ids.shape, float(SPAN))).clamp(min=1).long()
+    ends = torch.where(begins, places + lengths, 0).cummax(1).values  # how far the runs reach that have begun by here
+    inside = (places < ends).to(movable.device) & movable
+    first = inside.clone()
+    first[:, 1:] &= ~inside[:, :-1]
+    return _left(Tokens(tokens.ids.masked_fill(first, MASK), tokens.mask), tokens.mask & (~inside | first))
+
+
+def spoilt(tokens: Tokens, noise: Noise, vocabulary: int) -> tuple[Tokens, Bool[Tensor, "B S"]]:
+    """Tokens of which some were replaced, masked or kept as they are, and which ones: what is to be restored.
+
+    Each is struck by one of the three at most (Devlin et al. 2019): with shares a, b, c the first a of [0, 1) replaces.
+    """
+    draws = torch.rand(tokens.ids.shape)
+    if noise.whole_words:
+        assert tokens.words is not None, "somebody asked for words"
+        draws = draws.gather(1, tokens.words.clamp(min=0).cpu())  # all tokens of a word have the draw of one place
+    draws = draws.to(tokens.ids.device).masked_fill(~words(tokens), 1.0)
+    if noise.whole_words and tokens.words is not None:
+        draws = draws.masked_fill(tokens.words < 0, 1.0)
+    ids = torch.where(draws < noise.replace, random_tokens(tokens, vocabulary), tokens.ids)
+    ids = ids.masked_fill((draws >= noise.replace) & (draws < noise.replace + noise.mask), MASK)
+    return replace(tokens, ids=ids), draws < noise.replace + noise.mask + noise.keep
 
 
 def random_tokens(tokens: Tokens, vocabulary: int) -> Tensor:
@@ -62,13 +101,17 @@ def swapped(tokens: Tokens, share: float) -> Tokens:
 
 def dropped(tokens: Tokens, share: float) -> Tokens:
     """Chosen tokens are removed and the rest moves up; EOS stays, and so at least one token does."""
-    keep = tokens.mask & ~chosen(tokens, share)
+    return _left(tokens, tokens.mask & ~chosen(tokens, share))
+
+
+def _left(tokens: Tokens, keep: Bool[Tensor, "B S"]) -> Tokens:
+    """These tokens alone, moved up."""
     order = torch.argsort((~keep).long(), dim=1, stable=True)
     return Tokens(tokens.ids.gather(1, order), keep.gather(1, order))
 
 
 def noisy(tokens: Tokens, noise: Noise, vocabulary: int, *, remove: bool) -> Tokens:
-    """All four kinds, one after the other. With `remove`, dropped tokens vanish; else they become UNK in place."""
+    """All kinds, one after the other. With `remove`, dropped tokens vanish; else they become UNK in place."""
     if noise.silent:
         return tokens
     if noise.swap:
@@ -78,6 +121,8 @@ def noisy(tokens: Tokens, noise: Noise, vocabulary: int, *, remove: bool) -> Tok
         tokens = Tokens(torch.where(picks, random_tokens(tokens, vocabulary), tokens.ids), tokens.mask)
     if noise.mask:
         tokens = Tokens(tokens.ids.masked_fill(chosen(tokens, noise.mask), MASK), tokens.mask)
+    if noise.span:
+        tokens = spans(tokens, noise.span)
     if noise.drop:
         if remove:
             return dropped(tokens, noise.drop)

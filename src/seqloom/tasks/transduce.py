@@ -29,12 +29,14 @@ from seqloom.specials import BOS, EOS
 from seqloom.tasks.alignment import AttentionLoss
 from seqloom.tasks.base import Loss, Task
 from seqloom.tasks.carried import Carried
-from seqloom.tasks.noise import Noise, edited, noisy
+from seqloom.tasks.noise import Noise, edited, noisy, spoilt
 from seqloom.tasks.passes import Pass
 from seqloom.tasks.rdrop import divergence, halves
 from seqloom.tasks.risk import Decode, ExpectedRisk, Risk
 from seqloom.tasks.sampling import SAMPLING, Constant, Schedule
 from seqloom.tasks.teaching import Teachers, taught
+
+JUDGED = 1  # seed of the noise in validation
 
 
 class SearchSettings(config.Settings):
@@ -55,6 +57,7 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
         history: Noise = Noise()  # on what the decoder reads; `drop` is word dropout
         edit_temperature: float = Field(0.0, ge=0.0)  # > 0: learn sampled edited targets
         source_noise: Noise = Noise()
+        restore: bool = False  # ask for those tokens alone that `source_noise` struck (masked language modelling)
         r_drop: float = Field(0.0, ge=0.0)  # alpha: how much two passes with other dropout must agree
         teachers: Teachers | None = None  # trained runs whose probabilities are learned as well (distillation)
         risk: Risk | None = None  # minimise the expected cost of a metric: to fine-tune a trained run with
@@ -66,6 +69,23 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
         def _edits_can_be_drawn(self) -> Transduce.Settings:
             if 0 < self.edit_temperature < 1e-3:  # float32 would divide 0 by 0
                 raise ValueError(f"edit_temperature: expected 0 or at least 0.001 (got {self.edit_temperature:g})")
+            return self
+
+        @model_validator(mode="after")
+        def _something_to_restore(self) -> Transduce.Settings:
+            noise = self.source_noise
+            if self.restore and not (noise.mask or noise.replace or noise.keep):
+                raise ValueError("restore: nothing is spoilt; set source_noise.mask, such as 0.15")
+            if self.restore and noise.moves:
+                raise ValueError("restore: source_noise.drop, swap and span move tokens; use mask, replace and keep")
+            if self.restore and noise.replace + noise.mask + noise.keep > 1:
+                raise ValueError(
+                    "source_noise: where tokens are restored, replace, mask and keep are at most 1 together"
+                )
+            if noise.keep and not self.restore:
+                raise ValueError("source_noise.keep: it changes nothing unless restore asks for what was kept")
+            if self.history.whole_words or self.history.span or self.history.keep:
+                raise ValueError("history: whole_words, span and keep are for source_noise")
             return self
 
         @model_validator(mode="after")
@@ -134,7 +154,7 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
     def loss(self, model: Generator, batch: Batch, step: int) -> Loss:
         """Plain and unweighted where the model is not training: what validation reports."""
         if not model.training:
-            learned, target = _learned(model, batch)
+            learned, target = _learned(model, self._judged(batch))
             return summed(*model.losses(learned), target)
         batch = self._noisy_source(batch)
         if self.risk is None:
@@ -197,8 +217,21 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
             return batch
         source = batch.sources["source"]  # tags beside it stay as they are
         assert isinstance(source, Tokens), "source noise is for tokens"
-        spoilt = noisy(source, noise, self.source_vocabulary, remove=True)
-        return replace(batch, sources={**batch.sources, "source": spoilt})
+        if not self.settings.restore:
+            spoilt_source = noisy(source, noise, self.source_vocabulary, remove=True)
+            return replace(batch, sources={**batch.sources, "source": spoilt_source})
+        read, struck = spoilt(source, noise, self.source_vocabulary)
+        assert batch.target is not None
+        asked = replace(batch.target, mask=batch.target.mask & struck)  # a tag for each token, in its place
+        return replace(batch, sources={**batch.sources, "source": read}, target=asked)
+
+    def _judged(self, batch: Batch) -> Batch:
+        """What validation asks: the plain batch; where tokens are to be restored, with the same noise every time."""
+        if not self.settings.restore:
+            return batch
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(JUDGED)
+            return self._noisy_source(batch)
 
     def _pass(
         self, model: Generator, batch: Batch, step: int

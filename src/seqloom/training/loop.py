@@ -62,6 +62,7 @@ class Training(Settings):
     average: int | None = Field(default=None, ge=2)  # the run ends with the mean of this many checkpoints
     nonfinite: Literal["stop", "skip"] = "stop"
     extend_vocabulary: bool = False  # with --from: pieces that only the new data have join the vocabularies
+    take: tuple[str, ...] = ()  # with --from: only these parts are taken over, by name; the rest is learned anew
     freeze: tuple[str, ...] = ()  # parameters that stay as they are: names, parts or globs (encoder, "*.bias")
 
     @model_validator(mode="after")

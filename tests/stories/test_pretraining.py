@@ -1,0 +1,103 @@
+"""An encoder that learned to restore masked words is taken over by another task."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from commands import Command
+from seqloom import load
+from seqloom.weights import of_model
+
+pytest_plugins = ["command_fixtures"]
+
+MASKED = """
+data: {{train: {{kind: text, path: {text}, echo: true}}}}
+source: {{tokenizer: symbols}}
+target: {{tokenizer: symbols}}
+model:
+  source_embedding: {{width: 16}}
+  encoder: {{kind: {encoder}, width: 16}}
+  decoder: tags
+task: {{restore: true, source_noise: {{mask: 0.12, replace: 0.015, keep: 0.015{words}}}}}
+batching: {{tokens: 256}}
+training: {{steps: {steps}, optimiser: {{kind: adam, lr: 1e-2}}, validate_every: 50}}
+evaluation: {{metrics: [accuracy], validate_examples: 0, show: 0}}
+"""
+LABELS = """
+data: {{train: {pairs}}}
+source: {{tokenizer: symbols}}
+target: {{tokenizer: whole}}
+model:
+  source_embedding: {{width: 16}}
+  encoder: {{kind: {encoder}, width: 16}}
+  decoder: {{kind: label, pooling: mean}}
+training: {{steps: 1, optimiser: {{kind: sgd, lr: 1e-8}}{take}}}
+evaluation: {{metrics: [accuracy]}}
+"""
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every word is followed by its successor in a circle: what is masked can be told from its neighbours."""
+    folder, rng = tmp_path_factory.mktemp("texts"), random.Random(1)
+    lines = []
+    for _ in range(400):
+        first = rng.randrange(20)
+        lines.append(" ".join(f"w{(first + i) % 20}" for i in range(rng.randrange(4, 9))))
+    (folder / "text.txt").write_text("\n".join(lines) + "\n")
+    labelled = (f"{line}\t{'low' if int(line.split()[0][1:]) < 10 else 'high'}\n" for line in lines)
+    (folder / "pairs.tsv").write_text("".join(labelled))
+    return folder
+
+
+def pretrained(seqloom: Command, texts: Path, folder: Path, **chosen: object) -> Path:
+    form = {"text": texts / "text.txt", "encoder": "rnn", "words": "", "steps": 4, **chosen}
+    (folder / "masked.yaml").write_text(MASKED.format(**form))
+    answer = seqloom("train", folder / "masked.yaml", "--run", folder / "masked", "--no-report")
+    assert answer.code == 0, answer.err
+    return folder / "masked"
+
+
+def taking(seqloom: Command, texts: Path, folder: Path, take: str, *more: object) -> object:
+    form = {"pairs": texts / "pairs.tsv", "encoder": "rnn", "take": f", take: [{take}]" if take else ""}
+    (folder / "labels.yaml").write_text(LABELS.format(**form))
+    return seqloom("train", folder / "labels.yaml", "--run", folder / "labels", "--no-report", *more)
+
+
+@pytest.mark.parametrize("words", ["", ", whole_words: true"])
+def test_masked_words_are_restored(words: str, seqloom: Command, texts: Path, tmp_path: Path) -> None:
+    run = pretrained(seqloom, texts, tmp_path, steps=250, words=words)
+    values = load(run).about["validation"]
+    assert isinstance(values, dict)
+    assert values["perplexity"] < 3, "of twenty words, the one between its neighbours"
+
+
+def test_an_encoder_is_taken_over(seqloom: Command, texts: Path, tmp_path: Path) -> None:
+    run = pretrained(seqloom, texts, tmp_path)
+    answer = taking(seqloom, texts, tmp_path, "encoder, source_embedding", "--from", run)
+    assert answer.code == 0, answer.err  # type: ignore[attr-defined]
+    assert "taken over: " in answer.err  # type: ignore[attr-defined]
+    first, second = (of_model(load(folder, packed=False).network) for folder in (run, tmp_path / "labels"))
+    for name in (name for name in second if name.startswith(("encoder.", "source_embedding."))):
+        torch.testing.assert_close(second[name], first[name], atol=1e-6, rtol=0)
+    assert second["decoder.output.weight"].shape[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("take", "start", "code", "said"),
+    [
+        ("encoder", False, "E_RECIPE", "there is no run to take parts from"),
+        ("encodr", True, "E_RECIPE", "did you mean"),
+        ("decoder", True, "E_BUNDLE", "decoder.output.weight"),
+    ],
+)
+def test_what_cannot_be_taken(
+    take: str, start: bool, code: str, said: str, seqloom: Command, texts: Path, tmp_path: Path
+) -> None:
+    run = pretrained(seqloom, texts, tmp_path)
+    answer = taking(seqloom, texts, tmp_path, take, *(["--from", run] if start else []))
+    assert said in answer.refused(code, {"E_RECIPE": 2, "E_BUNDLE": 4}[code])  # type: ignore[attr-defined]
