@@ -14,7 +14,8 @@ from commands import Command
 from seqloom import train
 from seqloom.api import init
 from seqloom.api.draft import written
-from seqloom.api.init import Choices, choose, estimated_seconds, guess_language
+from seqloom.api.init import Choices, choose, guess_language
+from seqloom.api.timing import estimated_seconds
 from seqloom.config import kind_of, parse_yaml
 from seqloom.data.readers import dataset_settings
 from seqloom.recipe import Recipe, recipe_from

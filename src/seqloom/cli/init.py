@@ -1,4 +1,4 @@
-"""`seqloom init DATA`: look at the pairs and write a commented recipe that suits them."""
+"""`seqloom init DATA`: look at the examples and write a commented recipe that suits them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,28 @@ if TYPE_CHECKING:
 
     from seqloom.api.init import Choices
     from seqloom.config import Plain
+    from seqloom.data.kinds import Task
 
 FEW = 500  # pairs
 
 
 def command(
     data: str = typer.Argument(
-        ..., metavar="DATA", help="Pairs: TSV, JSON lines, {path: FILE, extras: {tags: 2}}, or the sources."
+        ...,
+        metavar="DATA",
+        help="Pairs, labels, tags or text: TSV, JSON lines, CoNLL-U, .txt, {path: FILE, columns: [2, 0]}, or sources.",
     ),
     target: str | None = typer.Argument(
         None, metavar="[TARGET]", help="The file of targets, where DATA has the sources."
     ),
     output: str = typer.Option(
         "recipe.yaml", "--output", "-o", metavar="FILE", help="Where to write the recipe; - is stdout."
+    ),
+    task: str | None = typer.Option(
+        None,
+        "--task",
+        metavar="TASK",
+        help="What it is for, where the guess is wrong: transduce, label, tags, language.",
     ),
     source_language: str | None = typer.Option(None, "--source-language", metavar="CODE", help="A code such as en."),
     target_language: str | None = typer.Option(None, "--target-language", metavar="CODE", help="A code such as de."),
@@ -51,19 +60,25 @@ def command(
         raise SeqloomError("E_USAGE", "there is a file of this name already", where=output, fix=fix)
 
     from seqloom.api.draft import written
-    from seqloom.api.init import choose, estimated_seconds, guess_language
+    from seqloom.api.init import choose, guess_language
     from seqloom.api.testset import named_dataset
+    from seqloom.api.timing import estimated_seconds
     from seqloom.config import parse_yaml
     from seqloom.data.files import mending
+    from seqloom.data.kinds import TASKS
+    from seqloom.data.sniffing import meant
     from seqloom.files import atomic_write
     from seqloom.recipe import recipe_from
 
+    if task is not None:
+        one_of("--task", task, TASKS)
     dataset: Plain = data if target is None else {"source": data, "target": target}
     if target is None and data.lstrip().startswith("{"):
         dataset = cast("Plain", parse_yaml(data, "DATA"))
+    dataset = meant(dataset, cast("Task | None", task))
     found = named_dataset(cast("str | Mapping[str, object]", dataset), "DATA")
     with mending("--on-bad-utf8 skip or replace"):
-        choices = choose(found, on_bad_utf8)  # type: ignore[arg-type]
+        choices = choose(found, on_bad_utf8, task=task)  # type: ignore[arg-type]
     guessed = (guess_language(data), guess_language(target)) if target is not None else ("und", "und")
     languages = (source_language or guessed[0], target_language or guessed[1])
     text = written(choices, dataset, languages, on_bad_utf8)
@@ -90,9 +105,15 @@ def _span(seconds: float) -> str:
 
 
 def _remarks(choices: Choices) -> list[str]:
-    found = choices.profile
-    lines = [f"{found.pairs:,} pairs; source: {choices.source.tokenizer}, target: {choices.target.tokenizer}"]
-    if found.pairs < FEW:
-        lines.append(f"only {found.pairs:,} pairs: expect little, and add more if you can")
+    cut = f"source: {choices.source.tokenizer}, target: {choices.target.tokenizer}"
+    if choices.task == "language":
+        cut = f"text: {choices.target.tokenizer}"
+    lines = [f"{choices.examples}; {cut}"]
+    if not choices.asked:
+        lines.append(f"{choices.guess.told}; --task says otherwise")
+    if choices.guess.doubt:
+        lines.append(choices.guess.doubt)
+    if choices.profile.pairs < FEW and choices.task != "language":
+        lines.append(f"only {choices.examples}: expect little, and add more if you can")
     lines.append("'seqloom check' looks for trouble in the data")
     return lines
