@@ -14,7 +14,7 @@ from seqloom.metrics import METRICS, Metric, labels
 from seqloom.metrics.labels import LabelRow, majority, per_label
 from seqloom.metrics.numbers import ranks
 from seqloom.metrics.significance import bootstrap
-from seqloom.metrics.spans import per_span_type, spans_of
+from seqloom.metrics.spans import per_span_type, spans_of, write_spans
 
 
 def build(raw: object) -> Metric:
@@ -144,6 +144,27 @@ def test_the_table_of_labels() -> None:
     assert per_label([], []) == []
     with pytest.raises(SeqloomError):
         per_label(["a"], [])
+
+
+def test_a_whole_text_may_be_one_label() -> None:
+    rows = per_label(["very good", " very  bad", ""], [["very good"], ["very good"], ["very bad"]], whole=True)
+    assert [(row.label, row.wanted, row.produced) for row in rows] == [("very good", 2, 1), ("very bad", 1, 1)]
+    assert [(row.precision, row.recall) for row in rows] == [(100.0, 50.0), (0.0, 0.0)]
+
+
+@pytest.mark.parametrize(
+    ("references", "are_spans"),
+    [
+        ([["O B-X I-X"], ["_ S-Y"]], True),
+        ([["B I O"]], True),
+        ([["O O"], ["_"]], False),
+        ([["NOUN O"]], False),
+        ([["B-X NOUN"]], False),
+        ([[""]], False),
+    ],
+)
+def test_which_tags_write_spans(references: list[list[str]], are_spans: bool) -> None:
+    assert write_spans(references) == are_spans
 
 
 def test_sets_of_labels() -> None:
