@@ -20,7 +20,7 @@ from seqloom.models.model import MODELS
 from seqloom.nn.frontends import SOURCE, TARGET
 from seqloom.nn.tape import Tape
 from seqloom.probe.attribution import LEAST, METHODS, Attributed, Embedded, rolled_out
-from seqloom.probe.origins import Attribution, Side, whole_words
+from seqloom.probe.origins import Attribution, Origin, Side, whole_words
 from seqloom.probe.pair import alone
 from seqloom.specials import EOS, UNK
 
@@ -98,6 +98,22 @@ def found(name: str, method: object, batch: Batch | None = None) -> Attributed:
 def methods_of(name: str) -> list[str]:
     lacking = {"rollout"} if name not in ROLLED else set()
     return [kind for kind in METHODS if kind not in lacking and not (kind == "attention" and name in WITHOUT_ATTENTION)]
+
+
+def test_a_label_owes_everything_to_the_source() -> None:
+    """A decoder that names labels reads nothing of what it says."""
+    embedding = {"kind": "learned", "width": 4}
+    raw = {"encoder": {"width": 4}, "decoder": {"kind": "label", "pooling": "attention"}, "source_embedding": embedding}
+    model = MODELS.build(MODELS.settings({"kind": "encoder_decoder", **raw}), **SIZES).double().eval()
+    batch = pair("luong", target=(7, EOS))
+    for kind in ("attention", "gradient", "integrated", "occlusion"):
+        result = METHODS.build(METHODS.settings(kind))(model, batch)
+        assert result.of_source[0].any(), kind
+        assert not result.of_target.any(), kind
+
+
+def test_a_word_that_nothing_spoke_for_came_from_nothing() -> None:
+    assert str(Origin("dog", -1.0, 0.0, ())) == "dog <- nothing"
 
 
 # --- what holds for all ----------------------------------------------------------------------------------------------

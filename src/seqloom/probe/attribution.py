@@ -203,8 +203,9 @@ class Embedded:
         self.network, self.batch = network, batch
         with torch.no_grad(), Tape(SOURCE, TARGET) as tape:
             network.forced(batch)
-        self.inputs: tuple[Tensor, ...] = (*tape.steps(SOURCE), *tape.steps(TARGET))  # each 1 n E
-        assert len(tape.steps(TARGET)) == 1, "a forced pass reads its target at once"
+        heard = tape.steps(TARGET) or [torch.zeros(*target_of(batch).ids.shape, 1, device=target_of(batch).ids.device)]
+        assert len(heard) == 1, "a forced pass reads its target at once, or, one that only names labels, not at all"
+        self.inputs: tuple[Tensor, ...] = (*tape.steps(SOURCE), *heard)  # each 1 n E
 
     def __call__(self, *given: Tensor) -> Float[Tensor, "n"]:
         """f_t of every row, from its embeddings and, the last of `given`, the step t that it asks for."""
@@ -215,6 +216,7 @@ class Embedded:
             features, state = self.network.forced(rows)
         gold = target_of(rows).ids.gather(1, steps[:, None])  # n 1
         asked = features[torch.arange(len(steps), device=steps.device), steps][:, None]  # n 1 D
+        asked = asked + 0.0 * target.sum((1, 2))[:, None, None]  # what was said has no part where nobody reads it
         return -self.network.head.nll(asked, state, Tokens(gold, torch.ones_like(gold, dtype=torch.bool)))[:, 0]
 
     def rows(self) -> Iterator[tuple[tuple[Tensor, ...], Int[Tensor, "n"]]]:

@@ -59,7 +59,7 @@ class Origin:
         return {"word": self.word, "log_prob": round(self.log_prob, DIGITS), "from_source": source, "sources": found}
 
     def __str__(self) -> str:
-        return f"{self.word} <- " + ", ".join(f"{word} {share:.0%}" for _, word, share in self.sources)
+        return f"{self.word} <- " + (", ".join(f"{word} {share:.0%}" for _, word, share in self.sources) or "nothing")
 
 
 @dataclass(frozen=True)
