@@ -55,7 +55,14 @@ __all__ = [
 
 Column = Annotated[int, Field(ge=0)]
 JSON_LINES, CONLLU, TEXT = (".jsonl", ".json", ".ndjson"), ".conllu", ".txt"  # how the names of such files end
-TSV_KEYS = {"columns", "references", "extras", "weight", "alignment", "header"}  # whoever says these means a TSV of any name
+TSV_KEYS = {
+    "columns",
+    "references",
+    "extras",
+    "weight",
+    "alignment",
+    "header",
+}  # whoever says these means a TSV of any name
 
 
 class TsvReader(Reader):

@@ -7,7 +7,8 @@ searches, draws, prints or changes the model.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -78,7 +79,13 @@ class Told:
 
     def as_dict(self) -> dict[str, Plain]:
         others: list[Plain] = [{"token": token, "log_prob": round(value, DIGITS)} for token, value in self.likeliest]
-        return {"token": self.token, "log_prob": round(self.log_prob, DIGITS), "rank": self.rank, "likeliest": others}
+        own = round(self.log_prob, DIGITS) if math.isfinite(self.log_prob) else None  # JSON has no infinity
+        return {"token": self.token, "log_prob": own, "rank": self.rank, "likeliest": others}
+
+
+def possible(tokens: Iterable[str], log_probs: Iterable[float]) -> tuple[tuple[str, float], ...]:
+    """(token, log-probability) of those that can be at all: of a label's other ids none can."""
+    return tuple((token, value) for token, value in zip(tokens, log_probs, strict=True) if value > -math.inf)
 
 
 @dataclass(frozen=True)
@@ -234,7 +241,7 @@ def _told(
     top = log_probs.topk(min(count, log_probs.shape[1]))
     steps = zip(ids, own[:, 0].tolist(), ranks, top.indices.tolist(), top.values.tolist(), strict=True)
     return tuple(
-        Told(codecs.said([token], foreign)[0], value, rank, tuple(zip(codecs.said(best, foreign), values, strict=True)))
+        Told(codecs.said([token], foreign)[0], value, rank, possible(codecs.said(best, foreign), values))
         for token, value, rank, best, values in steps
     )
 

@@ -17,7 +17,7 @@ from seqloom.data.batching import collate_pairs
 from seqloom.data.codecs import Codecs, Pair
 from seqloom.models.generator import Generator
 from seqloom.nn.tape import Tape
-from seqloom.probe.explain import Explanation, Forced, Told
+from seqloom.probe.explain import Explanation, Forced, Told, possible
 from seqloom.shapes import Tensor
 from seqloom.specials import EOS
 
@@ -84,7 +84,7 @@ def _explanation(
             codecs.said([token], encoded.foreign)[0],
             log_prob,
             rank,
-            tuple(zip(codecs.said(best, encoded.foreign), values, strict=True)),
+            possible(codecs.said(best, encoded.foreign), values),
         )
         for token, log_prob, rank, best, values in zip(ids, *(part[: len(ids)].tolist() for part in told), strict=True)
     )
