@@ -74,6 +74,11 @@ def test_a_model_of_lines_learns_agreement(kind: str, seqloom: Command, texts: P
     made = seqloom("predict", run, "--text", "", "--sample", "--seed", "3")
     assert made.out.startswith("the dog")
     assert seqloom("predict", run, "--text", "", "--sample", "--seed", "3").out == made.out
+    told = seqloom("explain", run, "the dogs near the cat", "--target", "sleep")
+    assert told.code == 0, told.err
+    assert "sleep" in told.out
+    for other in (["explain", run, "--states"], ["explain", run, "the dog", "--neighbours", "2"], ["compare", run, run]):
+        assert "language model" in seqloom(*other).refused("E_USAGE", 2)
     scored = seqloom("score", run, texts / "dev.txt")
     assert len(scored.out.splitlines()) == 100
     assert "100 pairs" in scored.err

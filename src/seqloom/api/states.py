@@ -148,6 +148,9 @@ def labels_of(examples: Sequence[Example], column: str) -> list[str]:
 
 def states_of(model: Model, encoded: Sequence[Encoded], which: Which = "summary") -> Float[Tensor, "n D"]:
     """One vector for each input, in order, on the CPU."""
+    if model.codecs.continues:
+        what = "a language model has no source whose state could be looked at"
+        raise SeqloomError("E_USAGE", what, where=model.name, fix="explain a text, or --gradients")
     lengths = np.array([read.length for read in encoded], dtype=np.int64)
     found: list[Tensor | None] = [None] * len(encoded)
     for batch in in_order(lengths, BATCH_TOKENS):
