@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
+from typing import cast
 
 from seqloom.config import Plain
 from seqloom.data.files import BadUtf8, Tally
@@ -44,7 +45,9 @@ class Checked:
 
     def as_dict(self) -> dict[str, Plain]:
         told = {**self.report.as_dict(), "reading": self.reading, "malformed": self.malformed}
-        return told if self.guess is None else {"guess": asdict(self.guess), **told}  # type: ignore[return-value]
+        if self.guess is not None:
+            told = {"guess": asdict(self.guess), **told}
+        return cast("dict[str, Plain]", told)
 
     def lines(self) -> list[str]:
         out = [

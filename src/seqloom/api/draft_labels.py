@@ -35,8 +35,8 @@ def _words(choices: Choices) -> Iterator[str]:
     sizes = choices.sizes
     yield line("    kind: spelled", "a word is its letters; known ones are remembered as well")
     yield line(
-        f"    characters: {{kind: convolution, width: {sizes.width // 4}}}",
-        "beginnings and endings show in three letters",
+        f"    characters: {{kind: convolution, width: {sizes.width // 2}, kernel: 5}}",
+        "beginnings and endings show in five letters",
     )
     yield line(f"    width: {sizes.width // 2}", "of what is remembered of a word")
     yield "    words:"

@@ -31,6 +31,7 @@ from seqloom.api.testset import from_spec, held_out, prepared
 from seqloom.config import Plain, kind_of
 from seqloom.data.batching import in_order
 from seqloom.data.codecs import Encoded, Ids
+from seqloom.data.kinds import task_of
 from seqloom.data.readers import Example
 from seqloom.data.report import DataReport, examine
 from seqloom.data.split import Part
@@ -378,9 +379,10 @@ def _pairs(path: Path) -> dict[str, dict[str, Plain]]:
 
 def _examined(model: Model, examples: Sequence[Example], trained: int | None) -> DataReport:
     """Beside the training set, where that is at hand and small enough to be read again; else alone."""
+    task = task_of(model.recipe.model)
     if trained is not None and trained <= FEW_PAIRS:
         try:
-            return examine(Datasets(model.recipe.data).train(), test=examples)
+            return examine(Datasets(model.recipe.data).train(), test=examples, task=task)
         except SeqloomError:  # the data moved away, or changed
             pass
-    return examine(examples)
+    return examine(examples, task=task)

@@ -63,15 +63,15 @@ TEXT_ON_GPU: Presets = (
 # One label for a source: little is said of each example, so that much of it must be dropped.
 LABEL: Presets = (
     (3_000, Sizes(64, 128, 0.5, 512, 30, decoder="label")),
-    (30_000, Sizes(128, 256, 0.5, 1024, 12, decoder="label")),
+    (30_000, Sizes(128, 256, 0.5, 1024, 20, decoder="label")),
     (300_000, Sizes(128, 256, 0.3, 4096, 8, decoder="label")),
     (math.inf, Sizes(256, 512, 0.2, 8192, 4, decoder="label")),
 )
 # One tag for each word; a batch is counted in letters.
 TAGS: Presets = (
-    (3_000, Sizes(32, 128, 0.5, 1024, 30, encoder="spelled", decoder="tags")),
-    (30_000, Sizes(32, 256, 0.5, 2048, 12, encoder="spelled", decoder="tags")),
-    (math.inf, Sizes(64, 512, 0.3, 8192, 5, encoder="spelled", decoder="tags")),
+    (3_000, Sizes(32, 128, 0.4, 1024, 30, encoder="spelled", decoder="tags")),
+    (30_000, Sizes(32, 256, 0.3, 3072, 8, encoder="spelled", decoder="tags")),
+    (math.inf, Sizes(64, 512, 0.2, 8192, 4, encoder="spelled", decoder="tags")),
 )
 # Plain text, by its characters: letter by letter up to `LETTERS_BELOW`.
 LETTERS_BELOW = 5_000_000

@@ -42,7 +42,7 @@ WHY: dict[str, tuple[Severity, str]] = {
     "no_pairs": ("error", "there is nothing to learn from or to measure on"),
     "one_label": ("error", "all have the same label: there is nothing to tell apart"),
     "one_tag": ("error", "all words have the same tag: there is nothing to tell apart"),
-    "label_once": ("warning", "a label that stands once can hardly be learned: a mistake, or a line of headings?"),
+    "label_once": ("warning", "a label that stands once can hardly be learned: a mistake, or a header (header: true)?"),
     "tag_once": ("note", "a tag that stands once can hardly be learned: a mistake?"),
     "similar_labels": ("warning", "labels that differ in case or blanks alone: probably one, written in two ways"),
     "similar_tags": ("warning", "tags that differ in case alone: probably one, written in two ways"),
