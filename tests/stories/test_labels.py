@@ -167,6 +167,8 @@ def test_a_label_that_cannot_be_said_has_no_score(moods: Path, seqloom: Command,
     (tmp_path / "pairs.tsv").write_text("bab dull\tblame\nbab dull\tscorn\n")
     answer = seqloom("score", moods, tmp_path / "pairs.tsv", "--json")
     assert answer.code == 0, answer
+    assert "2 pairs, 1 labels" in answer.err
+    assert "not counted: 1 that cannot be said at all" in answer.err
     said, unsaid = map(json.loads, answer.out.splitlines())
     assert said["log_prob"] <= 0
     assert (unsaid["log_prob"], unsaid["perplexity"], unsaid["token_scores"][0]) == (None, None, None)

@@ -5,6 +5,7 @@ Pairs stream through in chunks; a pair over the recipe's limits is refused with 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -19,14 +20,18 @@ from seqloom.metrics.perplexity import perplexity
 
 @dataclass
 class ScoreTotal:
-    """Sums over the pairs scored so far."""
+    """Sums over the pairs scored so far; what cannot be said at all would be all that they show, and stays outside."""
 
     pairs: int = 0
+    unsaid: int = 0  # of these pairs: log P = -inf
     tokens: int = 0  # the end of each target included
     log_prob: float = 0.0
 
     def add(self, score: PairScore) -> None:
         self.pairs += 1
+        if not math.isfinite(score.log_prob):
+            self.unsaid += 1
+            return
         self.tokens += len(score.token_scores)
         self.log_prob += score.log_prob
 

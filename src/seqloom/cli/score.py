@@ -62,9 +62,11 @@ def command(
             say.data(f"{score.log_prob:.6f}\t{score.perplexity:.6g}")
     if not total.pairs:
         raise SeqloomError("E_EMPTY", "no pairs to score", fix="one per line: source, tab, target")
+    unit, counted = ("label", "labels") if model.codecs.labels else ("token", "tokens (ends included)")
+    left_out = f"; not counted: {total.unsaid:,} that cannot be said at all" if total.unsaid else ""
     say.talk(
-        f"{total.pairs:,} pairs, {total.tokens:,} tokens (ends included): log-probability {total.log_prob:.4f}, "
-        f"{total.log_prob / max(1, total.tokens):.4f} per token, perplexity {total.perplexity:.4f}"
+        f"{total.pairs:,} pairs, {total.tokens:,} {counted}: log-probability {total.log_prob:.4f}, "
+        f"{total.log_prob / max(1, total.tokens):.4f} per {unit}, perplexity {total.perplexity:.4f}{left_out}"
     )
 
 
