@@ -58,8 +58,10 @@ def trained(seqloom: Command, texts: Path, form: str, kind: str, folder: Path) -
 @pytest.mark.parametrize("kind", ["rnn", "transformer"])
 def test_a_model_of_lines_learns_agreement(kind: str, seqloom: Command, texts: Path, tmp_path: Path) -> None:
     run = trained(seqloom, texts, LINES, kind, tmp_path)
-    measured = json.loads(seqloom("evaluate", run, "--json").out)
+    measured = json.loads(seqloom("evaluate", run, "--ngrams", "2", "--json").out)
     assert measured["texts"] == 100
+    assert measured["ngrams"]["tokens"] == measured["tokens"]
+    assert measured["ngrams"]["nll"] > measured["nll"], "two words do not know how many dogs there are"
     assert measured["word_perplexity"] == pytest.approx(measured["perplexity"]), "a word is a token, ends included"
     assert measured["perplexity"] < 2.2
     bad = [("the dogs sleep", "the dogs sleeps", 0), ("the dog near the cats sleeps", "the dog near the cats sleep", 3)]
@@ -77,7 +79,8 @@ def test_a_model_of_lines_learns_agreement(kind: str, seqloom: Command, texts: P
     told = seqloom("explain", run, "the dogs near the cat", "--target", "sleep")
     assert told.code == 0, told.err
     assert "sleep" in told.out
-    for other in (["explain", run, "--states"], ["explain", run, "the dog", "--neighbours", "2"], ["compare", run, run]):
+    near = ["explain", run, "the dog", "--neighbours", "2"]
+    for other in (["explain", run, "--states"], near, ["compare", run, run]):
         assert "language model" in seqloom(*other).refused("E_USAGE", 2)
     scored = seqloom("score", run, texts / "dev.txt")
     assert len(scored.out.splitlines()) == 100

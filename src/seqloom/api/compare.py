@@ -179,13 +179,13 @@ def _contrasts(
 def opened(system: System) -> Model | None:
     """The model of a run folder; None for an output file."""
     if isinstance(system, (str, Path)):
-        model = load(system) if Path(system).is_dir() else None
-    else:
-        model = system
-    if model is not None and model.codecs.continues:
+        if not Path(system).is_dir():
+            return None
+        system = load(system)
+    if system.codecs.continues:
         what = "a language model has no outputs that could be right or wrong"
-        raise SeqloomError("E_USAGE", what, where=model.name, fix="seqloom evaluate RUN: what the same texts cost each")
-    return model
+        raise SeqloomError("E_USAGE", what, where=system.name, fix="seqloom evaluate RUN: what the same texts cost each")
+    return system
 
 
 def _names(a: System, b: System) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import torch
@@ -22,8 +22,9 @@ from seqloom.config import Plain
 from seqloom.data.readers import Example
 from seqloom.data.windows import judged
 from seqloom.errors import SeqloomError
+from seqloom.metrics.ngrams import NGrams
 from seqloom.metrics.perplexity import perplexity
-from seqloom.specials import EOS, UNK
+from seqloom.specials import BOS, EOS, UNK
 
 
 @dataclass(frozen=True)
@@ -68,15 +69,20 @@ def evaluate_language(model: Model, examples: Sequence[Example]) -> LanguageEval
     flowing = model.recipe.batching.window is not None
     measure = _in_windows if flowing else _one_by_one
     tokens, log_prob, unknown = measure(model, examples)
+    return replace(_of_texts(model.name, model, examples), tokens=tokens, log_prob=log_prob, unknown=unknown)
+
+
+def _of_texts(name: str, model: Model, examples: Sequence[Example]) -> LanguageEvaluation:
+    """What of an evaluation depends on the texts alone."""
     ends = 0 if _flows(model) else len(examples)
     return LanguageEvaluation(
-        name=model.name,
+        name=name,
         texts=len(examples),
-        tokens=tokens,
+        tokens=0,
         words=sum(len(example.target.split()) for example in examples) + ends,
         characters=sum(len(model.target.normalise(example.target)) for example in examples),
-        log_prob=log_prob,
-        unknown=unknown,
+        log_prob=0.0,
+        unknown=0,
     )
 
 
@@ -109,6 +115,29 @@ def _in_windows(model: Model, examples: Sequence[Example]) -> tuple[int, float, 
         with model.precision():
             total -= float(model.network.nll(batch.to(model.device)).double().sum())
     return len(text), total, int((text == UNK).sum())
+
+
+def evaluate_ngrams(
+    model: Model, order: int, train: Iterable[Example], examples: Sequence[Example]
+) -> LanguageEvaluation:
+    """The same texts by counts of the training texts, cut into the same tokens: what the model must be better than."""
+    _check(model)
+    flows = _flows(model)
+
+    def texts(given: Iterable[Example]) -> Iterator[list[int]]:
+        ids = (model.target.encode(example.target) for example in given)
+        if not flows:
+            return ([*one, EOS] for one in ids)
+        return iter([[token for one in ids for token in one]])
+
+    counted = NGrams(texts(train), order, len(model.target.vocabulary), BOS)
+    asked = list(texts(examples))
+    return replace(
+        _of_texts(f"{order}-grams", model, examples),
+        tokens=sum(map(len, asked)),
+        log_prob=sum(map(counted.log_prob, asked)),
+        unknown=sum(one.count(UNK) for one in asked),
+    )
 
 
 # --- what it prefers ---------------------------------------------------------------------------------------------

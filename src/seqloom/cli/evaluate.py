@@ -13,6 +13,7 @@ import typer
 from seqloom.cli import say
 from seqloom.cli.answers import as_one
 from seqloom.cli.judged import print_report, print_search_errors, unseen_labels
+from seqloom.cli.language import Asked
 from seqloom.cli.language import keep as keep_language
 from seqloom.cli.reporting import report_path, written
 from seqloom.cli.sink import Sink, same_file
@@ -82,6 +83,9 @@ def command(
     last_word: bool = typer.Option(
         False, "--last-word", help="Of a language model: how often does it say the last word of a text?"
     ),
+    ngrams: int = typer.Option(
+        None, min=1, max=10, help="Of a language model: beside it, what counts of so many tokens make of the texts."
+    ),
     report: Path = typer.Option(None, metavar="FILE", help="Write the report there instead of RUN/report.html."),
     no_report: bool = typer.Option(False, "--no-report", help="Write no report."),
     int8: bool = typer.Option(False, "--int8", help="On a CPU: with weights in 8 bits, as 'predict --int8' answers."),
@@ -110,10 +114,11 @@ def command(
         raise SeqloomError("E_USAGE", "stdout holds the report", fix="name a file, or use 'seqloom predict'")
     if model is not None and model.codecs.continues and outputs is None:
         texts = chosen_examples(model.recipe, data, None, (), part.value, True)
-        keep_language(fail_under or [], _language(model, texts, (contrast, last_word), as_json))
+        keep_language(fail_under or [], _language(model, texts, Asked(contrast, last_word, ngrams), as_json))
         return
-    if contrast is not None or last_word:
-        raise SeqloomError("E_USAGE", "--contrast and --last-word are for a language model", fix="leave them out")
+    if contrast is not None or last_word or ngrams is not None:
+        what = "--contrast, --last-word and --ngrams are for a language model"
+        raise SeqloomError("E_USAGE", what, fix="leave them out")
     page = report_path(runs or [], report, no_report, "" if outputs is None else "an output file has no inside")
     judge = Judge(model, metric, samples)
     gates = [_gate(text, judge, model is not None and outputs is None) for text in fail_under or []]
@@ -149,16 +154,16 @@ def command(
     _keep(gates, systems[0])
 
 
-def _language(model: Model, texts: list[Example], asked: tuple[str | None, bool], as_json: bool) -> LanguageEvaluation:
+def _language(model: Model, texts: list[Example], asked: Asked, as_json: bool) -> LanguageEvaluation:
     """A language model writes no outputs to be judged: texts are scored."""
     from seqloom.cli import language
 
-    outcome = language.judged_language(model, texts, *asked)
+    outcome = language.judged_language(model, texts, asked)
     if as_json:
         say.as_json(language.as_dict(outcome))
     else:
         language.print_language(outcome)
-    return outcome[0]
+    return outcome.found
 
 
 # --- what is asked for ---------------------------------------------------------------------------------------------

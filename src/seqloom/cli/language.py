@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from seqloom.cli import say
 from seqloom.errors import SeqloomError
@@ -13,18 +13,33 @@ if TYPE_CHECKING:
     from seqloom.config import Plain
     from seqloom.data.readers import Example
 
-Outcome = tuple["LanguageEvaluation", list["Preference"]]
+
+class Asked(NamedTuple):
+    """What of a language model is to be told besides what texts cost it."""
+
+    contrast: str | None = None
+    last_word: bool = False
+    ngrams: int | None = None
 
 
-def judged_language(model: Model, examples: list[Example], contrast: str | None, last_word: bool) -> Outcome:
+class Outcome(NamedTuple):
+    found: LanguageEvaluation
+    counted: LanguageEvaluation | None
+    preferred: list[Preference]
+
+
+def judged_language(model: Model, examples: list[Example], asked: Asked) -> Outcome:
     """Everything that was asked for."""
-    from seqloom.api.language import contrasts, evaluate_language, last_words
+    from seqloom.api.datasets import Datasets
+    from seqloom.api.language import contrasts, evaluate_language, evaluate_ngrams, last_words
 
-    found = evaluate_language(model, examples)
-    preferred = [] if contrast is None else contrasts(model, read_contrasts(contrast))
-    if last_word:
+    found, counted = evaluate_language(model, examples), None
+    if asked.ngrams is not None:
+        counted = evaluate_ngrams(model, asked.ngrams, Datasets(model.recipe.data).train(), examples)
+    preferred = [] if asked.contrast is None else contrasts(model, read_contrasts(asked.contrast))
+    if asked.last_word:
         preferred.append(last_words(model, [example.target for example in examples]))
-    return found, preferred
+    return Outcome(found, counted, preferred)
 
 
 def read_contrasts(path: str) -> list[tuple[str, str, str]]:
@@ -46,12 +61,13 @@ def read_contrasts(path: str) -> list[tuple[str, str, str]]:
 
 
 def print_language(outcome: Outcome) -> None:
-    found, preferred = outcome
+    found, counted, preferred = outcome
+    every = [found] if counted is None else [found, counted]
     rows = [
-        ("nats by token", f"{found.nll:.4f}"),
-        ("perplexity by token", f"{found.perplexity:.3f}"),
-        ("perplexity by word", f"{found.word_perplexity:,.2f}"),
-        ("bits by character", f"{found.bits_per_character:.4f}"),
+        ("nats by token", *(f"{one.nll:.4f}" for one in every)),
+        ("perplexity by token", *(f"{one.perplexity:.3f}" for one in every)),
+        ("perplexity by word", *(f"{one.word_perplexity:,.2f}" for one in every)),
+        ("bits by character", *(f"{one.bits_per_character:.4f}" for one in every)),
     ]
     share = found.unknown / max(1, found.tokens)
     notes = [f"{found.tokens:,} tokens, {found.words:,} words, {found.characters:,} characters."]
@@ -60,7 +76,8 @@ def print_language(outcome: Outcome) -> None:
             f"{say.percent(share)} of the tokens are unknown words, which cost as one: numbers by word and by "
             "character are too low to be compared with those of other vocabularies."
         )
-    say.table(f"{found.name}: {found.texts:,} texts", ("measure", "value"), rows, notes)
+    columns = ("measure", "value") if counted is None else ("measure", found.name, counted.name)
+    say.table(f"{found.name}: {found.texts:,} texts", columns, rows, notes)
     if preferred:
         print()
         shares = [(one.group, f"{one.pairs:,}", f"{one.accuracy:.1f} %") for one in preferred]
@@ -68,8 +85,8 @@ def print_language(outcome: Outcome) -> None:
 
 
 def as_dict(outcome: Outcome) -> dict[str, Plain]:
-    found, preferred = outcome
-    return {**found.as_dict(), "preferences": [one.as_dict() for one in preferred]}
+    counted = {} if outcome.counted is None else {"ngrams": outcome.counted.as_dict()}
+    return {**outcome.found.as_dict(), **counted, "preferences": [one.as_dict() for one in outcome.preferred]}
 
 
 def keep(gates: list[str], found: LanguageEvaluation) -> None:
