@@ -22,8 +22,10 @@ from pathlib import Path
 
 from seqloom import runtime
 from seqloom.api.evaluate import RunEvaluation, evaluate
+from seqloom.api.language import LanguageEvaluation, evaluate_language
 from seqloom.api.load import load, load_ensemble
 from seqloom.api.many import parse_seeds
+from seqloom.api.testset import held_out
 from seqloom.api.train import Wishes, train
 from seqloom.config import read_yaml
 from seqloom.recipe import load_recipe, parameters
@@ -81,8 +83,6 @@ def digest(recipe: Path) -> str:
 def one_run(recipe: Path, folder: Path, assignments: list[str], seed: int) -> dict[str, object]:
     with Console() as console:
         done = train(recipe, folder, assignments, Wishes(observers=[console], tell=print))
-    result = evaluate(load(folder))
-    assert result.decoding is not None
     logged = [float(str(line["tokens_per_second"])) for line in done.metrics if line["event"] == "logged"]
     return {
         "recipe": recipe.stem,
@@ -90,11 +90,39 @@ def one_run(recipe: Path, folder: Path, assignments: list[str], seed: int) -> di
         "steps": max(int(str(line["step"])) for line in done.metrics),
         "training_seconds": max(float(str(line["elapsed"])) for line in done.metrics),  # of a finished run too
         "training_tokens_per_second": round(statistics.median(logged)),
+        **judged(folder),
+    }
+
+
+def judged(folder: Path) -> dict[str, object]:
+    """What a run is worth on its test set."""
+    model = load(folder)
+    if model.codecs.continues:
+        return costs(evaluate_language(model, held_out(model.recipe)))
+    result = evaluate(model)
+    assert result.decoding is not None
+    return {
         "sentences": result.sentences,
         "perplexity": result.perplexity,
         "search": result.decoding.search,
         "prediction_tokens_per_second": round(result.decoding.tokens_per_second),
         "scores": scores_of(result),
+    }
+
+
+def costs(result: LanguageEvaluation) -> dict[str, object]:
+    """What texts cost a language model; nothing is searched for."""
+    names = {"nll": "nats by token", "word_perplexity": "perplexity by word", "bits_per_character": "bits by character"}
+    signature = f"texts:{result.texts}|tokens:{result.tokens}|words:{result.words}|characters:{result.characters}"
+    return {
+        "sentences": result.texts,
+        "perplexity": result.perplexity,
+        "search": None,
+        "prediction_tokens_per_second": None,
+        "scores": {
+            key: {"name": name, "value": getattr(result, key), "low": None, "high": None, "signature": signature}
+            for key, name in names.items()
+        },
     }
 
 

@@ -184,7 +184,7 @@ def opened(system: System) -> Model | None:
         system = load(system)
     if system.codecs.continues:
         what = "a language model has no outputs that could be right or wrong"
-        raise SeqloomError("E_USAGE", what, where=system.name, fix="seqloom evaluate RUN: what the same texts cost each")
+        raise SeqloomError("E_USAGE", what, where=system.name, fix="seqloom evaluate says what texts cost each")
     return system
 
 
