@@ -209,3 +209,11 @@ def test_several_seeds_answer_as_one(moods: Path, seqloom: Command) -> None:
     compared = seqloom("compare", moods, other)
     assert compared.code == 0, compared
     assert "accuracy" in compared.out
+
+
+def test_a_tagger_can_be_looked_into(tagger: Path, seqloom: Command, tmp_path: Path) -> None:
+    assert seqloom("explain", tagger, "babix bab").code == 0
+    assert seqloom("explain", tagger, "babix bab", "--attribute", "gradient").code == 0
+    answer = seqloom("evaluate", tagger, "--report", tmp_path / "report.html")
+    assert "no report" not in answer.err, answer.err
+    assert "by_span" in (tmp_path / "report.html").read_text()

@@ -117,7 +117,8 @@ def _answer(model: Model, inputs: Inputs, output: str | None, options: Options |
     else:
         ids = given(model, inputs, output, where)
         pieces, spelled = codecs.target.tokens(output), codecs.target.normalise(output)
-    batch = collate_pairs([Pair(encoded.source, ids, 0, encoded.extras, encoded.copies)]).to(model.device)
+    pair = Pair(encoded.source, ids, 0, encoded.extras, encoded.copies, words=encoded.words)
+    batch = collate_pairs([pair]).to(model.device)
     return _Answer(batch, _read(codecs, text, encoded), _said(codecs, pieces, spelled), truncated)
 
 

@@ -191,7 +191,8 @@ class Forced:
     tokens: Ids  # of the output, without its end
 
     def batch(self, device: torch.device) -> Batch:
-        pair = Pair(self.encoded.source, self.tokens, 0, self.encoded.extras, self.encoded.copies)
+        read = self.encoded
+        pair = Pair(read.source, self.tokens, 0, read.extras, read.copies, words=read.words)
         return collate_pairs([pair]).to(device)
 
 

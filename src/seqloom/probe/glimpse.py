@@ -67,7 +67,7 @@ def in_passing(found: Explanation) -> Explanation:
 
 def _pair(forced: Forced, index: int) -> Pair:
     encoded = forced.encoded
-    return Pair(encoded.source, forced.tokens, index, encoded.extras, encoded.copies)
+    return Pair(encoded.source, forced.tokens, index, encoded.extras, encoded.copies, words=encoded.words)
 
 
 def _explanation(
