@@ -255,6 +255,11 @@ class Recipe(Settings):
     def _labels_are_not_read(self) -> Recipe:
         if self.model.in_place and self.extras:
             raise ValueError("extras: a tag belongs to a word of the source, and there is none for further sources")
+        if self.model.in_place and self.task.source_noise.moves:
+            fix = "use replace or mask"
+            raise ValueError(f"task.source_noise: drop, swap and span move the words that tags belong to; {fix}")
+                "task.source_noise: drop, swap and span move the words that tags belong to; replace or mask"
+            )
         if self.task.restore and not self.model.in_place:
             raise ValueError("task.restore: it asks for tokens in their places; set model.decoder: tags")
         if self.task.source_noise.whole_words and not self.model.in_place:

@@ -106,3 +106,10 @@ def test_nothing_to_read(recipe: str, trained, tmp_path: Path, seqloom: Command)
     answer = seqloom("predict", tmp_path / "run", "--text", "", "--text", "zzz")
     assert answer.code == 0, answer
     assert [bool(line) for line in answer.out.split("\n")[:2]] == [False, True]
+
+
+@pytest.mark.parametrize("noise", ["drop", "swap", "span"])
+def test_noise_that_would_move_tagged_words(noise: str, trained) -> None:
+    recipe = TAGS.replace("batching:", f"task: {{{{source_noise: {{{{{noise}: 0.1}}}}}}}}\nbatching:")
+    line = trained(recipe, "a b\tx y\nb c\ty x\n").refused("E_RECIPE", 2)
+    assert "move the words that tags belong to" in line

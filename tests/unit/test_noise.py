@@ -268,3 +268,18 @@ def test_a_span_becomes_one_mask() -> None:
 def test_noise_that_cannot_be(raw: dict[str, object], said: str) -> None:
     with pytest.raises(SeqloomError, match=said):
         validated(Transduce.Settings, raw, "task")
+
+
+@pytest.mark.parametrize("kind", ["drop", "replace", "swap", "mask", "span"])
+def test_noisy_letters_still_say_whose_they_are(kind: str) -> None:
+    torch.manual_seed(1)
+    whose = torch.tensor([[0, 0, 0, -1, 1, 1, -1, 2, 2, 2, -1]])
+    letters = Tokens(torch.tensor([[*range(10, 20), EOS]]), torch.ones(1, 11, dtype=torch.bool), words=whose)
+    found = noisy(letters, Noise(**{kind: 0.4}), 40, remove=True)
+    assert found.words is not None
+    kept = found.words[found.mask]
+    if kind == "drop":
+        assert kept.tolist() == [whose[0, int(letter) - 10] for letter in found.ids[found.mask][:-1]] + [-1]
+    elif kind != "span":
+        assert kept.tolist() == whose[0].tolist(), "a letter that takes a place belongs to that place's word"
+    assert all(one <= other for one, other in pairwise(kept[kept >= 0].tolist()))

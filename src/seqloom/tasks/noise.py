@@ -62,7 +62,7 @@ def spans(tokens: Tokens, share: float) -> Tokens:
     inside = (places < ends).to(movable.device) & movable
     first = inside.clone()
     first[:, 1:] &= ~inside[:, :-1]
-    return _left(Tokens(tokens.ids.masked_fill(first, MASK), tokens.mask), tokens.mask & (~inside | first))
+    return _left(replace(tokens, ids=tokens.ids.masked_fill(first, MASK)), tokens.mask & (~inside | first))
 
 
 def spoilt(tokens: Tokens, noise: Noise, vocabulary: int) -> tuple[Tokens, Bool[Tensor, "B S"]]:
@@ -96,7 +96,7 @@ def swapped(tokens: Tokens, share: float) -> Tokens:
         picks[:, t] &= ~picks[:, t - 1]
     positions = torch.arange(picks.shape[1], device=picks.device).expand_as(tokens.ids)
     follows = torch.cat([torch.zeros_like(picks[:, :1]), picks[:, :-1]], dim=1)
-    return Tokens(tokens.ids.gather(1, positions + picks.long() - follows.long()), tokens.mask)
+    return replace(tokens, ids=tokens.ids.gather(1, positions + picks.long() - follows.long()))
 
 
 def dropped(tokens: Tokens, share: float) -> Tokens:
@@ -107,7 +107,8 @@ def dropped(tokens: Tokens, share: float) -> Tokens:
 def _left(tokens: Tokens, keep: Bool[Tensor, "B S"]) -> Tokens:
     """These tokens alone, moved up."""
     order = torch.argsort((~keep).long(), dim=1, stable=True)
-    return Tokens(tokens.ids.gather(1, order), keep.gather(1, order))
+    whose = None if tokens.words is None else tokens.words.gather(1, order)
+    return replace(tokens, ids=tokens.ids.gather(1, order), mask=keep.gather(1, order), words=whose)
 
 
 def noisy(tokens: Tokens, noise: Noise, vocabulary: int, *, remove: bool) -> Tokens:
@@ -118,15 +119,15 @@ def noisy(tokens: Tokens, noise: Noise, vocabulary: int, *, remove: bool) -> Tok
         tokens = swapped(tokens, noise.swap)
     if noise.replace:
         picks = chosen(tokens, noise.replace)
-        tokens = Tokens(torch.where(picks, random_tokens(tokens, vocabulary), tokens.ids), tokens.mask)
+        tokens = replace(tokens, ids=torch.where(picks, random_tokens(tokens, vocabulary), tokens.ids))
     if noise.mask:
-        tokens = Tokens(tokens.ids.masked_fill(chosen(tokens, noise.mask), MASK), tokens.mask)
+        tokens = replace(tokens, ids=tokens.ids.masked_fill(chosen(tokens, noise.mask), MASK))
     if noise.span:
         tokens = spans(tokens, noise.span)
     if noise.drop:
         if remove:
             return dropped(tokens, noise.drop)
-        tokens = Tokens(tokens.ids.masked_fill(chosen(tokens, noise.drop), UNK), tokens.mask)
+        tokens = replace(tokens, ids=tokens.ids.masked_fill(chosen(tokens, noise.drop), UNK))
     return tokens
 
 
