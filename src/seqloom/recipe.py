@@ -258,8 +258,6 @@ class Recipe(Settings):
         if self.model.in_place and self.task.source_noise.moves:
             fix = "use replace or mask"
             raise ValueError(f"task.source_noise: drop, swap and span move the words that tags belong to; {fix}")
-                "task.source_noise: drop, swap and span move the words that tags belong to; replace or mask"
-            )
         if self.task.restore and not self.model.in_place:
             raise ValueError("task.restore: it asks for tokens in their places; set model.decoder: tags")
         if self.task.source_noise.whole_words and not self.model.in_place:
