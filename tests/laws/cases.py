@@ -436,7 +436,7 @@ def _compared_cases() -> Iterator[Case]:
     heads = {"heads": 2, "merge": "mean", "keys": "linear", "queries": "linear"}
     yield Case("between,heads", label(compare="attention", between=heads, attention=heads), {"tags": SHARED})
     halves = {"split": True, "score": "additive"}
-    yield Case("between,split", label(compare="attention", between=halves), {"tags": SHARED})
+    yield Case("between,split", label("convolution", compare="attention", between=halves), {"tags": SHARED})
     yield Case("query", label(query="tags", hidden=3), {"tags": SHARED})
     for compare in ({"compare": "features"}, {"compare": "attention"}, {"query": "type"}):
         name = ",".join(compare.values())

@@ -2,7 +2,7 @@
 
     pair_features   [u; v; |u - v|; u * v], u and v one vector each (Conneau et al. 2017, InferSent)
     Between         every position looks at the other source and is compared with what it finds there (Parikh et al.
-                    2016, a decomposable attention model; Chen et al. 2017, ESIM)
+                    2016, a decomposable attention model; Chen et al. 2017, ESIM); u and v are then made of these
 
 Nothing here knows how sources were read; two that share one encoder are told apart by their places alone.
 """

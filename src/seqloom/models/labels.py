@@ -169,16 +169,14 @@ class Label(Labels):
         """The width of what a label is decided by, from that of a source's vector."""
         if self.query is not None:
             return width + summary
-        if self.compare == "none":
-            return width
-        return pair_width(sources, width) if self.compare == "features" else sources * width
+        return width if self.compare == "none" else pair_width(sources, width)
 
     def start(self, memories: Mapping[str, Memory] | None, rows: int) -> State:
         assert memories is not None, "a label is of a source"
         each = [*memories.values()] if self.between is None else self.between([*memories.values()])
         said = torch.zeros(rows, dtype=torch.long, device=each[0].mask.device)
         if self.attention is None:
-            return State({"said": said}, {"pooled": self._compared([self._pooled(memory) for memory in each])})
+            return State({"said": said}, {"pooled": pair_features([self._pooled(memory) for memory in each])})
         parts = parts_of(each)  # B k S
         mask = parts.any(1)
         sources = self.attention.prepare(torch.cat([memory.states for memory in each], dim=1), mask)
@@ -195,9 +193,6 @@ class Label(Labels):
         if self.pooling == "mean":
             return mean_of_real(memory.states, memory.mask)
         return memory.states.masked_fill(~memory.mask[..., None], -torch.inf).amax(1)
-
-    def _compared(self, vectors: Sequence[Float[Tensor, "*r D"]]) -> Float[Tensor, "*r F"]:
-        return pair_features(vectors) if self.compare == "features" else torch.cat([*vectors], dim=-1)
 
     def forward(self, tokens: RowTokens, state: State, lengths: Rows | None = None) -> tuple[Features, State]:
         rows, steps = tokens.shape
@@ -226,7 +221,7 @@ class Label(Labels):
             for part in parts
         ]
         context = tap("decoder.context", torch.cat(found, dim=-1))  # N T kD
-        return self._compared(context.chunk(len(parts), dim=-1))
+        return pair_features(context.chunk(len(parts), dim=-1))
 
 
 class Tags(Labels):
