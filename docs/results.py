@@ -111,6 +111,26 @@ ROWS = [  # task, recipe, result file, scores to show
             "longer: made to be failed": "-length",
         }.items()
     ),
+    *(
+        (
+            f"{task}, {how}",
+            "[classification](recipes/classification.yaml)",
+            f"recipes/results/classification{end}{model}.json",
+            {"accuracy": "accuracy"},
+        )
+        for task, end in {
+            "questions to their kind (TREC)": "",
+            "sentences of film reviews to good or bad (SST-2)": "-sst2",
+            "sentences of film reviews to good or bad (MR, one fold of ten)": "-mr",
+        }.items()
+        for how, model in {"convolution": "", "bag of vectors": "-bag"}.items()
+    ),
+    (
+        "English words to parts of speech (UD EWT)",
+        "[tagging](recipes/tagging.yaml)",
+        "recipes/results/tagging.json",
+        {"accuracy": "accuracy"},
+    ),
 ]
 
 
