@@ -229,7 +229,7 @@ def test_a_file_without_blank_lines_does_not_fill_the_memory(tmp_path: Path, mon
     ("unit", "expected"),
     [
         ("documents", [("", "To be,\n  or not ", 1), ("", "that is\u2028the question", 5)]),
-        ("stream", [("", "To be,\n", 1), ("", "  or not \n", 2), ("", "\n \nthat is\u2028the question\n", 5)]),
+        ("stream", [("", "To be,\n", 1), ("", "  or not \n", 2), ("", "\n \t\nthat is\u2028the question\n", 5)]),
     ],
 )
 def test_units_of_text(unit: str, expected: list[tuple[str, str, int]], tmp_path: Path) -> None:
