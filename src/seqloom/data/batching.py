@@ -51,9 +51,7 @@ class Batching(config.Settings):
     tokens: Budget = 4096  # auto: by the size of the data and of the memory
     sentences: int | None = Field(default=None, ge=1)  # at most so many rows
     pool: int = Field(default=1000, ge=1)  # batches' worth of shuffled examples that are sorted together
-    window: int | None = Field(
-        default=None, ge=2
-    )  # tokens of a text that a language model learns from at once
+    window: int | None = Field(default=None, ge=2)  # tokens of a text that a language model learns from at once
 
     @property
     def budget(self) -> int:
