@@ -125,6 +125,16 @@ ROWS = [  # task, recipe, result file, scores to show
         }.items()
         for how, model in {"convolution": "", "bag of vectors": "-bag"}.items()
     ),
+    *(
+        (
+            f"does one sentence follow from another ({name}), {how}",
+            "[entailment](recipes/entailment.yaml)",
+            f"recipes/results/entailment{end}{model}.json",
+            {"accuracy": "accuracy"},
+        )
+        for name, end in {"SICK": "", "SNLI, its small part": "-snli"}.items()
+        for how, model in {"compared word by word": "", "bags of vectors": "-bag"}.items()
+    ),
     (
         "English words to parts of speech (UD EWT)",
         "[tagging](recipes/tagging.yaml)",
