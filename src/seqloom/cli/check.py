@@ -34,7 +34,7 @@ def command(
     fail: bool = typer.Option(False, "--fail", help="Exit with 3 when there are errors or warnings."),
     as_json: bool = typer.Option(False, "--json", help="The report as JSON."),
 ) -> None:
-    """Look for empty, doubled, odd or leaked pairs in the data, and for labels that cannot be learned."""
+    """Look for what is empty, doubled, odd or leaked in the data."""
     checked = _checked(data, target, settings, task)
     if as_json:
         say.as_json(checked.as_dict())
