@@ -116,7 +116,7 @@ def test_faiss_finds_the_same(measure: Measure, monkeypatch: pytest.MonkeyPatch)
 # --- which vector --------------------
 
 
-@every_case
+@pytest.mark.parametrize("case", [case for case in CASES if not case.settings.continues], ids=str)
 @pytest.mark.parametrize("which", ["summary", "mean"])
 def test_a_source_has_the_same_state_alone_and_among_others(case: Case, which: probe.Which) -> None:
     network, batch = build(case, torch.float32), some_batch()
@@ -127,7 +127,8 @@ def test_a_source_has_the_same_state_alone_and_among_others(case: Case, which: p
             assert isinstance(source, Tokens)
             length = int(source.lengths)
             copies = None if source.copies is None else source.copies[:, :length]
-            alone[name] = Tokens(source.ids[:, :length], source.mask[:, :length], copies)
+            words = None if source.words is None else source.words[:, :length]
+            alone[name] = Tokens(source.ids[:, :length], source.mask[:, :length], copies, words=words)
         torch.testing.assert_close(source_states(network, alone, which)[0], together[row], atol=1e-5, rtol=1e-5)
 
 

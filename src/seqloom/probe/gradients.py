@@ -27,10 +27,11 @@ import numpy as np
 import torch
 from jaxtyping import Float64, Int64
 
-from seqloom.batch import Batch
+from seqloom.batch import Batch, Source, Tokens
 from seqloom.config import Plain
 from seqloom.errors import SeqloomError
 from seqloom.models.generator import Generator
+from seqloom.models.language import LanguageModel
 from seqloom.nn.tape import Tape
 from seqloom.probe.states import Encodes, layer_taps, prompt_lengths, step_taps
 from seqloom.shapes import Float, Int, Tensor
@@ -248,7 +249,7 @@ def _entries(norms: Float[Tensor, "B T K"], place: Watched, network: Generator, 
     steps, states = norms.shape[1:]
     t, k = torch.arange(steps, device=norms.device)[:, None], torch.arange(states, device=norms.device)[None]
     if place.encoder:
-        lengths = batch.sources["source"].lengths[:, None, None]
+        lengths = _positions(batch.sources["source"], network)[:, None, None]
         distances = lengths - k + t  # B T K
         real = (k < lengths) & batch.target.mask[..., None]
     else:
@@ -260,9 +261,20 @@ def _entries(norms: Float[Tensor, "B T K"], place: Watched, network: Generator, 
     )
 
 
+def _positions(source: Source, network: Generator) -> Int[Tensor, "B"]:
+    """How many states an encoder has of a source: one for each token, or for each word and the end."""
+    if isinstance(network, Encodes) and network.encoder.reads_words and isinstance(source, Tokens):
+        assert source.words is not None, "this encoder reads words"
+        return source.words.amax(1) + 2
+    return source.lengths
+
+
 def _before(network: Generator, batch: Batch) -> Int[Tensor, "B"]:
-    """How many tokens a decoder reads before the target's: none, or a joint model's sources with their separators."""
+    """How many tokens a decoder reads before the target's: none, a joint model's sources with their separators, or the
+    beginning that a language model goes on with."""
     read = prompt_lengths(batch.sources)
+    if isinstance(network, LanguageModel):
+        return batch.sources["source"].lengths - 1  # its end is not read, BOS stands first as everywhere
     return torch.zeros_like(read) if isinstance(network, Encodes) else read
 
 
