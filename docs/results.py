@@ -141,6 +141,12 @@ ROWS = [  # task, recipe, result file, scores to show
         "recipes/results/tagging.json",
         {"accuracy": "accuracy"},
     ),
+    (
+        "letters of plays, one after the other (tiny Shakespeare)",
+        "[language](recipes/language.yaml)",
+        "recipes/results/language.json",
+        {"nll": "nats by letter", "bits_per_character": "bits"},
+    ),
 ]
 
 
@@ -163,10 +169,14 @@ def changed(result: dict[str, object]) -> bool:
 
 
 def said(scores: dict[str, dict[str, float]], shown: dict[str, str]) -> str:
-    return "; ".join(
-        f"{name} {scores[kind]['value']:.1f} ({scores[kind]['low']:.1f} to {scores[kind]['high']:.1f})"
-        for kind, name in shown.items()
-    )
+    return "; ".join(f"{name} {figure(scores[kind])}" for kind, name in shown.items())
+
+
+def figure(score: dict[str, float]) -> str:
+    """With its interval, where there is one."""
+    if score["low"] is None:
+        return f"{score['value']:.3f}"
+    return f"{score['value']:.1f} ({score['low']:.1f} to {score['high']:.1f})"
 
 
 def row(task: str, recipe: str, file: str, shown: dict[str, str]) -> str:
