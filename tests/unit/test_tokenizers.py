@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from seqloom.config import Settings
 from seqloom.data import subwords
+from seqloom.data.merging import Merges
 from seqloom.data.tokenizers import TOKENIZERS, Tokenizer, Words
 from seqloom.errors import SeqloomError
 
@@ -99,8 +102,36 @@ def test_our_bpe_without_dropout_is_sentencepieces(text: str) -> None:
     tokenizer = trained("bpe")
     scores = subwords.inventory(tokenizer._processor)
     words = subwords.words_of(subwords.escaped(text))
-    pieces = [piece for word in words for piece in subwords.bpe_dropout(word, scores, 0.0, Random(0))]
-    assert subwords.unknown_runs_joined(pieces, scores) == tokenizer.encode(text)
+    names, pieces, lengths = Merges(scores, 0.0).cuts(words, np.arange(len(words), dtype=np.uint64))
+    assert [names[piece] for piece in pieces] == tokenizer.encode(text)
+    ends = np.cumsum(lengths)
+    parts = [
+        "".join(names[piece] for piece in pieces[end - length : end]) for end, length in zip(ends, lengths, strict=True)
+    ]
+    assert parts == words
+
+
+def test_a_word_is_cut_alike_whoever_stands_beside_it() -> None:
+    merges = Merges(subwords.inventory(trained("bpe")._processor), 0.3)
+    words = ["▁lower", "▁x", "▁widest", "▁", "▁lower", "▁newest" * 9, "▁żółw"]
+    keys = np.array([3, 4, 5, 6, 7, 8, 9], dtype=np.uint64)
+    names, pieces, lengths = merges.cuts(words, keys)
+    together = np.split(pieces, np.cumsum(lengths)[:-1])
+    for word, key, cut in zip(words, keys, together, strict=True):
+        alone = merges.cuts([word], np.array([key]))
+        assert [alone.names[piece] for piece in alone.pieces] == [names[piece] for piece in cut]
+
+
+def test_merges_are_dropped_as_often_as_they_should_be() -> None:
+    # "ab" is one merge. "abc": ab first, or bc where ab was passed over; either can become abc in the next step.
+    merges = Merges({"a": -9.0, "b": -9.0, "c": -9.0, "ab": -1.0, "abc": -2.0, "bc": -3.0}, 0.25)
+    keys, count = np.arange(20_000, dtype=np.uint64), 20_000
+    assert (merges.cuts(["ab"] * count, keys).lengths == 1).mean() == pytest.approx(0.75, abs=0.01)
+    names, pieces, lengths = merges.cuts(["abc"] * count, keys)
+    found = Counter(" ".join(names[piece] for piece in cut) for cut in np.split(pieces, np.cumsum(lengths)[:-1]))
+    ab, bc = 0.75, 0.25 * 0.75
+    expected = {"abc": 0.75 * (ab + bc), "ab c": 0.25 * ab, "a bc": 0.25 * bc, "a b c": 0.25**2}
+    assert {cut: found[cut] / count for cut in found} == pytest.approx(expected, abs=0.01)
 
 
 def test_unigram_samples_in_proportion_to_probability() -> None:
@@ -113,8 +144,10 @@ def test_unigram_samples_in_proportion_to_probability() -> None:
 
 
 def test_full_bpe_dropout_leaves_characters() -> None:
-    scores = subwords.inventory(trained("bpe")._processor)
-    assert subwords.bpe_dropout("▁lower", scores, 1.0, Random(0)) == list("▁lower")
+    names, pieces, _ = Merges(subwords.inventory(trained("bpe")._processor), 1.0).cuts(
+        ["▁lower"], np.zeros(1, np.uint64)
+    )
+    assert [names[piece] for piece in pieces] == list("▁lower")
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])

@@ -19,13 +19,14 @@ from seqloom.data.codec import TextCodec
 from seqloom.data.codecs import Codecs, Pair
 from seqloom.data.columns import Columns, Numbers, Ragged
 from seqloom.data.corpus import Corpus
+from seqloom.data.merging import mixed
 
 BITS = 4
 VARIANTS = 1 << BITS  # different cuts of a word
 MOST_WORDS = 500_000  # different ones that a side remembers; then it begins anew
 MOST_TEXTS = 1_000_000  # of a corpus whose texts are remembered as words, some 150 bytes each
 
-_ODD = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+_ODD = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9)
 
 
 def recutting(corpus: Corpus, codecs: Codecs, seed: int) -> Recut:
@@ -94,7 +95,7 @@ class _Side:
         counts = np.fromiter(map(len, words), np.int64, len(words))
         ends = np.cumsum(counts)
         place = (np.arange(ends[-1]) - np.repeat(ends - counts, counts)).astype(np.uint64)
-        drawn = _mixed(np.repeat(keys, counts) + place * np.uint64(_ODD[2])) >> np.uint64(64 - BITS)
+        drawn = mixed(np.repeat(keys, counts) + place * np.uint64(_ODD[2])) >> np.uint64(64 - BITS)
         cuts = np.concatenate(words) * VARIANTS + drawn.astype(np.int64)
         self._make(cuts)
         lengths = self._lengths[cuts]
@@ -120,16 +121,8 @@ class _Side:
         self._lengths = np.concatenate([self._lengths, np.zeros(room, np.int64)])
         new = np.unique(cuts[self._starts[cuts] < 0])
         words: Sequence[str] = list(self._numbers) if len(new) else ()
-        vocabulary, tokenizer = self.codec.vocabulary, self.codec.tokenizer
-        made = [vocabulary.ids(tokenizer.cut(words[cut >> BITS], cut % VARIANTS)) for cut in new.tolist()]
-        lengths = np.fromiter(map(len, made), np.int64, len(made))
-        self._starts[new] = len(self._ids) + np.cumsum(lengths) - lengths
-        self._lengths[new] = lengths
-        self._ids = np.concatenate([self._ids, np.array([piece for ids in made for piece in ids], np.int32)])
-
-
-def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Every bit of the result depends on every bit given (the last steps of splitmix64)."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(_ODD[3])
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(_ODD[4])
-    return values ^ (values >> np.uint64(31))
+        made = self.codec.tokenizer.cuts([words[word] for word in (new >> BITS).tolist()], new % VARIANTS)
+        ids = np.array(self.codec.vocabulary.ids(made.names), np.int32)[made.pieces]
+        self._starts[new] = len(self._ids) + np.cumsum(made.lengths) - made.lengths
+        self._lengths[new] = made.lengths
+        self._ids = np.concatenate([self._ids, ids])

@@ -2,7 +2,7 @@
 
 sentencepiece trains and cuts; it is never asked to normalise or to join. Its own sampler draws from a hidden
 thread-local generator, which cannot be seeded per call, so the two published samplers are written here over the
-model's pieces: BPE dropout (Provilkov et al. 2020) and subword regularisation (Kudo 2018).
+model's pieces: subword regularisation (Kudo 2018) here, BPE dropout in `merging.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import math
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from random import Random
 from typing import Literal
 
@@ -138,30 +137,6 @@ def inventory(processor: sentencepiece.SentencePieceProcessor) -> dict[str, floa
 def words_of(text: str) -> list[str]:
     """The escaped text cut before every SPACE: no piece crosses these borders, so words are sampled one by one."""
     return re.findall(f"{SPACE}?[^{SPACE}]+|{SPACE}", text)
-
-
-def bpe_dropout(word: str, scores: Mapping[str, float], dropout: float, rng: Random) -> list[str]:
-    """Merge by rank, but each possible merge is passed over with probability `dropout` at every step."""
-    parts = list(word)
-    ranks = [scores.get(first + second, -math.inf) for first, second in pairwise(parts)]
-    while (place := _merge(ranks, dropout, rng)) is not None:
-        parts[place : place + 2] = [parts[place] + parts[place + 1]]
-        del ranks[place]
-        for beside in (place - 1, place):
-            if 0 <= beside < len(ranks):
-                ranks[beside] = scores.get(parts[beside] + parts[beside + 1], -math.inf)
-    return parts
-
-
-def _merge(ranks: list[float], dropout: float, rng: Random) -> int | None:
-    """The best merge that is not passed over; the first of equals. None where there is none."""
-    left = ranks
-    while left and (best := max(left)) > -math.inf:
-        place = left.index(best)
-        if not dropout or rng.random() >= dropout:
-            return place
-        left = [*left[:place], -math.inf, *left[place + 1 :]]
-    return None
 
 
 class UnigramSampler:

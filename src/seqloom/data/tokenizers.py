@@ -10,13 +10,14 @@ import re
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import ClassVar, Literal, Self, cast
 from zlib import crc32
 
+import numpy as np
 from pydantic import Field
 from sentencepiece import SentencePieceProcessor
 
@@ -24,6 +25,7 @@ from seqloom import config
 from seqloom.config import Table
 from seqloom.data import subwords
 from seqloom.data.examples import words_of_pieces
+from seqloom.data.merging import Cuts, Merges, Numbers
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_write
 
@@ -60,8 +62,14 @@ class Tokenizer(ABC):
         """The text in parts that no piece crosses, by which it can be sampled."""
         return [text]
 
-    def cut(self, part: str, number: int) -> list[str]:
-        """One of several ways to cut a part, for training; its number decides which, always the same one."""
+    def cuts(self, parts: Sequence[str], numbers: Numbers) -> Cuts:
+        """One of several ways to cut each part, for training; its number decides which, always the same one."""
+        names: dict[str, int] = {}
+        cut = [self._cut(part, number) for part, number in zip(parts, numbers.tolist(), strict=True)]
+        pieces = [names.setdefault(piece, len(names)) for pieces in cut for piece in pieces]
+        return Cuts([*names], np.array(pieces, np.int64), np.fromiter(map(len, cut), np.int64, len(cut)))
+
+    def _cut(self, part: str, number: int) -> list[str]:
         return self.encode(part)
 
     def pieces(self) -> list[str] | None:
@@ -291,10 +299,6 @@ class _Subwords(Tokenizer):
         self._processor = SentencePieceProcessor(model_proto=model)
         self._scores = subwords.inventory(self._processor)
 
-    @abstractmethod
-    def _sampled(self, word: str, rng: Random) -> list[str]:
-        """One of several ways to cut a word (which is escaped already)."""
-
     @classmethod
     def train(cls, settings: config.Settings, texts: Iterable[str], seed: int) -> Self:
         chosen = cast(SubwordSettings, settings)
@@ -312,15 +316,12 @@ class _Subwords(Tokenizer):
     def encode_sampled(self, text: str, rng: Random) -> list[str]:
         if not self.samples:
             return self.encode(text)
-        pieces = [piece for part in self.parts(text) for piece in self._sampled(part, rng)]
-        return subwords.unknown_runs_joined(pieces, self._scores)
+        parts = self.parts(text)
+        names, pieces, _ = self.cuts(parts, np.array([rng.getrandbits(32) for _ in parts], np.int64))
+        return [names[piece] for piece in pieces.tolist()]
 
     def parts(self, text: str) -> list[str]:
         return subwords.words_of(subwords.escaped(text))
-
-    def cut(self, part: str, number: int) -> list[str]:
-        rng = Random(crc32(f"{number} {part}".encode()))
-        return subwords.unknown_runs_joined(self._sampled(part, rng), self._scores)
 
     def decode(self, pieces: Sequence[str]) -> str:
         return subwords.unescaped("".join(pieces))
@@ -361,8 +362,13 @@ class Bpe(_Subwords):
     class Settings(SubwordSettings):
         kind: Literal["bpe"] = "bpe"
 
-    def _sampled(self, word: str, rng: Random) -> list[str]:
-        return subwords.bpe_dropout(word, self._scores, self.settings.sampling, rng)
+    @cached_property
+    def _merges(self) -> Merges:
+        return Merges(self._scores, self.settings.sampling)
+
+    def cuts(self, parts: Sequence[str], numbers: Numbers) -> Cuts:
+        words = np.fromiter((crc32(part.encode()) for part in parts), np.uint64, len(parts))
+        return self._merges.cuts(parts, (words << np.uint64(32)) + numbers.astype(np.uint64))
 
 
 class Unigram(_Subwords):
@@ -377,8 +383,9 @@ class Unigram(_Subwords):
         super().__init__(settings, model)
         self._sampler = subwords.UnigramSampler(self._scores, self.settings.sampling)
 
-    def _sampled(self, word: str, rng: Random) -> list[str]:
-        return self._sampler.draw(word, rng)
+    def _cut(self, part: str, number: int) -> list[str]:
+        rng = Random(crc32(f"{number} {part}".encode()))
+        return subwords.unknown_runs_joined(self._sampler.draw(part, rng), self._scores)
 
 
 TOKENIZERS: Table[Tokenizer] = Table(
