@@ -118,7 +118,7 @@ class Closer:
         attribution = self._attributed(model, question, options)
         if attribution is not None:
             told["attribution"] = attribution.as_dict()
-            parts.append(_attribution_lines(attribution, self.words))
+            parts.append(_attribution_lines(attribution, self.words or model.recipe.data.in_files))
         rest: list[str] = []
         if self.neighbours is not None:
             from seqloom.api.states import neighbours
