@@ -84,7 +84,7 @@ class Frames:
     mask: Bool[Tensor, "B S"]
 
     @staticmethod
-    def pad(sequences: Sequence[Float[Tensor, "s F"]]) -> Frames:
+    def pad(sequences: Sequence[Float[Tensor, "_ F"]]) -> Frames:
         """Pad sequences of frames to their longest, with zeros."""
         lengths = torch.tensor([len(frames) for frames in sequences], dtype=torch.long)
         return Frames(

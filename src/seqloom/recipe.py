@@ -36,7 +36,7 @@ from seqloom.nn.frontends import Embedding, Frontend
 from seqloom.runtime import Runtime, check_room, seed_step
 from seqloom.specials import SPECIALS
 from seqloom.tasks.carried import Carried
-from seqloom.tasks.sources import check_source, with_front_end
+from seqloom.tasks.sources import TEXT, check_source, with_front_end
 from seqloom.tasks.transduce import SearchSettings, Transduce
 from seqloom.training.loop import Training
 
@@ -200,11 +200,10 @@ class Recipe(Settings):
         """What the kind of source decides: where the data have it, and which front end reads it."""
         source = raw.get("source") if isinstance(raw, Mapping) else None
         kind = source.get("kind") if isinstance(source, Mapping) else source
-        if not isinstance(raw, Mapping) or not isinstance(kind, str):
+        if not isinstance(raw, Mapping) or kind == TEXT or kind not in [*CODECS]:
             return raw
         data = raw.get("data")
-        named = CODECS.settings_class(kind) if kind in CODECS else None
-        if isinstance(data, Mapping) and named is not None and cast(type[SourceSettings], named).in_files:
+        if isinstance(data, Mapping) and cast(type[SourceSettings], CODECS.settings_class(kind)).in_files:
             data = {"in_files": True, **data}
         return {**raw, "data": data, "model": with_front_end(raw.get("model"), kind)}
 

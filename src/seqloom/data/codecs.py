@@ -23,7 +23,7 @@ from seqloom.errors import SeqloomError, nearest
 from seqloom.specials import BOS, EOS, PAD, SEP, SPECIALS, UNK
 
 Ids = npt.NDArray[np.integer]
-CODECS: Table[SourceCodec] = Table("sources", {"text": TextCodec, "frames": FramesCodec})
+CODECS: Table[SourceCodec] = Table("inputs", {"text": TextCodec, "frames": FramesCodec})
 NO_PIECE = -1  # in `copies` and `words`: a position that is no piece of the source's text
 
 

@@ -6,7 +6,7 @@ A kind that is not text has no tokens and no words, so whatever is about these i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from seqloom import config
 from seqloom.config import kind_of
@@ -16,8 +16,10 @@ from seqloom.nn.frontends import FRONTENDS
 from seqloom.tasks.transduce import Transduce
 
 TEXT = "text"
+ENCODES = "encoder_decoder"  # the kind of model that has a front end of its own for what it reads
 
 
+@runtime_checkable
 class ExtraSettings(Protocol):
     """A further source, as far as it matters here."""
 
@@ -25,16 +27,16 @@ class ExtraSettings(Protocol):
     def use(self) -> config.Settings: ...
 
 
-def with_front_end(model: object, kind: object) -> object:
+def with_front_end(model: object, kind: str) -> object:
     """Raw settings of a model with a front end for sources of this kind, where they leave open which."""
-    fitting = [name for name in FRONTENDS if FRONTENDS[name].reads == kind]
-    raw = {} if model is None else {"kind": model} if isinstance(model, str) else model
-    if kind == TEXT or not fitting or not isinstance(raw, Mapping):
+    raw = {"kind": model or ENCODES} if model is None or isinstance(model, str) else model
+    if not isinstance(raw, Mapping) or raw.get("kind", ENCODES) != ENCODES:
         return model
     given = raw.get("source_embedding", {})
-    if not isinstance(given, Mapping) or "kind" in given or raw.get("kind", "encoder_decoder") != "encoder_decoder":
+    if not isinstance(given, Mapping) or "kind" in given:
         return model
-    return {**raw, "source_embedding": {"kind": fitting[0], **given}}
+    fitting = next(name for name in FRONTENDS if FRONTENDS[name].reads == kind)
+    return {"kind": ENCODES, **raw, "source_embedding": {"kind": fitting, **given}}
 
 
 def check_source(
