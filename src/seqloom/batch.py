@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from seqloom.shapes import Bool, Float, Int, Shaped, Tensor
 
-Embed = Callable[[Tensor], Tensor]  # ids (B S) -> vectors (B S D)
+Embed = Callable[[Tensor], Tensor]  # ids (B S) or frames (B S F) -> vectors (B S D)
 
 
 @dataclass(frozen=True)
@@ -82,13 +83,23 @@ class Frames:
     values: Float[Tensor, "B S F"]
     mask: Bool[Tensor, "B S"]
 
+    @staticmethod
+    def pad(sequences: Sequence[Float[Tensor, "_ F"]]) -> Frames:
+        """Pad sequences of frames to their longest, with zeros."""
+        lengths = torch.tensor([len(frames) for frames in sequences], dtype=torch.long)
+        return Frames(
+            pad_sequence(list(sequences), batch_first=True), torch.arange(int(lengths.max())) < lengths[:, None]
+        )
+
     @property
     def lengths(self) -> Int[Tensor, "B"]:
         return self.mask.sum(1)
 
-    def vectors(self, embed: Embed | None) -> Float[Tensor, "B S F"]:
-        """The source as vectors: frames are vectors already."""
-        return self.values
+    def vectors(self, embed: Embed | None) -> Float[Tensor, "B S D"]:
+        """The source as vectors: frames are vectors already, and may be brought to another width."""
+        if embed is None:
+            return self.values
+        return embed(self.values.masked_fill(~self.mask[..., None], 0.0))  # NaN there would reach a gradient
 
     def to(self, device: torch.device) -> Frames:
         return Frames(self.values.to(device, non_blocking=True), self.mask.to(device, non_blocking=True))

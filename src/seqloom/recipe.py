@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 import torch
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -17,12 +17,13 @@ from torch import nn
 from seqloom.config import Kind, Settings, Table, kind_of, override, read_yaml, validated
 from seqloom.data.batching import Batching
 from seqloom.data.codec import TextCodec
-from seqloom.data.codecs import Codecs
+from seqloom.data.codecs import CODECS, Codecs
 from seqloom.data.examples import ITEMS, ExtraName
 from seqloom.data.files import BadUtf8
 from seqloom.data.filters import Limits as PairLimits
 from seqloom.data.mixing import Mixing, Mixture
 from seqloom.data.readers import Dataset, Datasets, ReaderSettings, files_of
+from seqloom.data.source import SourceCodec, SourceSettings
 from seqloom.data.tokenizers import TOKENIZERS, Symbols, Words
 from seqloom.data.vectors import read_vectors
 from seqloom.errors import nearest
@@ -31,10 +32,11 @@ from seqloom.models.generator import Generator, GeneratorSettings
 from seqloom.models.language import LanguageModel
 from seqloom.models.memories import ExtraSource, SharedSource
 from seqloom.models.model import MODELS, EncoderDecoder
-from seqloom.nn.frontends import Embedding
+from seqloom.nn.frontends import Embedding, Frontend
 from seqloom.runtime import Runtime, check_room, seed_step
 from seqloom.specials import SPECIALS
 from seqloom.tasks.carried import Carried
+from seqloom.tasks.sources import TEXT, check_source, with_front_end
 from seqloom.tasks.transduce import SearchSettings, Transduce
 from seqloom.training.loop import Training
 
@@ -65,6 +67,7 @@ class Data(Settings):
     test: Dataset | None = None
     mixing: Mixing = Mixing()
     split: Split = Split()
+    in_files: bool = False  # lines name the files of their sources, relative to their own; as the kind of source has it
     limits: PairLimits = PairLimits()
     on_bad_utf8: BadUtf8 = "error"
 
@@ -159,9 +162,9 @@ class Extra(TextCodec.Settings):
         """Is it read by the source's own embedding and encoder?"""
         return kind_of(self.use) == "shared"
 
-    def beside(self, source: TextCodec.Settings) -> Extra:
+    def beside(self, source: SourceSettings) -> Extra:
         """These settings, with the source's for all that is not said of a shared one."""
-        unsaid = TextCodec.Settings.model_fields.keys() - self.model_fields_set
+        unsaid = TextCodec.Settings.model_fields.keys() & type(source).model_fields.keys() - self.model_fields_set
         return self.with_(**{key: getattr(source, key) for key in unsaid}) if self.shared else self
 
 
@@ -170,7 +173,7 @@ class Recipe(Settings):
 
     languages: Languages = Languages()
     data: Data
-    source: TextCodec.Settings = TextCodec.Settings(tokenizer=Words.Settings())
+    source: Annotated[SourceSettings, Kind(CODECS)] = TextCodec.Settings(tokenizer=Words.Settings())
     target: TextCodec.Settings = TextCodec.Settings(tokenizer=Words.Settings())
     extras: Mapping[ExtraName, Extra] = {}  # further sources that the data have, by name
     model: Annotated[GeneratorSettings, Kind(MODELS)] = EncoderDecoder.Settings()
@@ -190,6 +193,26 @@ class Recipe(Settings):
         if isinstance(raw, Mapping) and kind == LanguageModel.kind and "target" in raw:
             return {"source": raw["target"], **raw}
         return raw
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_kind(cls, raw: object) -> object:
+        """What the kind of source decides: where the data have it, and which front end reads it."""
+        source = raw.get("source") if isinstance(raw, Mapping) else None
+        kind = source.get("kind") if isinstance(source, Mapping) else source
+        if not isinstance(raw, Mapping) or kind == TEXT or kind not in [*CODECS]:
+            return raw
+        data = raw.get("data")
+        if isinstance(data, Mapping) and cast(type[SourceSettings], CODECS.settings_class(kind)).in_files:
+            data = {"in_files": True, **data}
+        return {**raw, "data": data, "model": with_front_end(raw.get("model"), kind)}
+
+    @model_validator(mode="after")
+    def _source_is_read(self) -> Recipe:
+        check_source(self.source, self.model, self.task, self.extras)
+        if self.data.in_files != self.source.in_files:
+            raise ValueError("data.in_files: it is the kind of source that says so; leave it out")
+        return self
 
     @field_validator("extras")
     @classmethod
@@ -343,10 +366,10 @@ def _differences(one: object, other: object, path: str) -> list[str]:
 
 
 def joined_codecs(
-    recipe: Recipe, source: TextCodec, target: TextCodec, extras: Mapping[str, TextCodec] | None = None
+    recipe: Recipe, source: SourceCodec, target: TextCodec, extras: Mapping[str, TextCodec] | None = None
 ) -> Codecs:
     """The codecs of all sides as the recipe uses them; that of a shared extra is the source's."""
-    extras = {name: source if extra.shared else (extras or {})[name] for name, extra in recipe.extras.items()}
+    extras = {name: source.as_text() if extra.shared else (extras or {})[name] for name, extra in recipe.extras.items()}
     prefixes = [name for name, extra in recipe.extras.items() if kind_of(extra.use) == "prefix"]
     model = recipe.model
     return Codecs(
@@ -365,7 +388,7 @@ def joined_codecs(
 def build_model(recipe: Recipe, codecs: Codecs) -> Generator:
     """The recipe's network for these vocabularies, weights drawn from the seed; E_MEMORY where it cannot fit."""
     sizes: dict[str, object] = {
-        "source_vocabulary": len(codecs.source.vocabulary),
+        "source_vocabulary": codecs.source.size,
         "target_vocabulary": len(codecs.target.vocabulary),
     }
     if codecs.encoders:
@@ -380,18 +403,18 @@ def build_model(recipe: Recipe, codecs: Codecs) -> Generator:
 def start_from_vectors(recipe: Recipe, model: Generator, codecs: Codecs) -> dict[str, float]:
     """Copy given word vectors into the embeddings; the share of each vocabulary that a file covers."""
     covered: dict[str, float] = {}
-    sides = {"source": codecs.source, "target": codecs.target}
     for side, settings in recipe.model.embeddings.items():
         file = settings.model_dump().get("vectors")
         if file is not None:
-            covered[side] = _fill(model.embeddings()[side], sides[side], Path(str(file)))
+            codec = codecs.target if side == "target" else codecs.source.as_text()
+            covered[side] = _fill(model.embeddings()[side], codec, Path(str(file)))
     return covered
 
 
-def _fill(embedding: Embedding, codec: TextCodec, file: Path) -> float:
+def _fill(embedding: Frontend, codec: TextCodec, file: Path) -> float:
     surfaces = [codec.tokenizer.surface(piece) for piece in codec.vocabulary.ordinary]
     found = read_vectors(file, set(surfaces), embedding.width)
-    table = embedding.table
+    table = cast(Embedding, embedding).table  # no other front end is told of vectors
     with torch.no_grad():
         for row, surface in enumerate(surfaces, start=len(SPECIALS)):
             if surface in found:
@@ -400,7 +423,8 @@ def _fill(embedding: Embedding, codec: TextCodec, file: Path) -> float:
 
 
 def build_task(recipe: Recipe, codecs: Codecs, teachers: Sequence[Generator] = ()) -> Transduce:
-    sizes = (codecs.source.vocabulary.spelled, codecs.target.vocabulary.spelled)
+    read = codecs.target if recipe.task.source_noise.silent else codecs.source.as_text()  # only noise needs to know
+    sizes = (read.vocabulary.spelled, codecs.target.vocabulary.spelled)
     carried = Carried() if recipe.batching.window is not None else None
     return Transduce(
         recipe.task,

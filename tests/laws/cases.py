@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqloom.batch import Batch, Tokens
+from seqloom.batch import Batch, Frames, Tokens
 from seqloom.config import Settings, Table, kind_of
 from seqloom.errors import SeqloomError
 from seqloom.models.heads import HEADS
@@ -25,7 +25,7 @@ from seqloom.models.memories import FURTHER
 from seqloom.models.model import MODELS, EncoderDecoder
 from seqloom.models.spelling import SPELLERS
 from seqloom.models.tables import DECODERS, ENCODERS
-from seqloom.nn.frontends import EMBEDDINGS
+from seqloom.nn.frontends import EMBEDDINGS, FRONTENDS
 from seqloom.nn.layers import COMPOSITIONS
 from seqloom.nn.recurrent import CELLS
 from seqloom.nn.scores import SCORES
@@ -127,16 +127,32 @@ def with_words(tokens: Tokens) -> Tokens:
     return replace(tokens, words=pairs.masked_fill(~tokens.mask | (tokens.ids == EOS), -1))
 
 
+def some_frames(lengths: Iterable[int], dtype: torch.dtype = torch.float64, seed: int = 2) -> Frames:
+    """Random frames, the last one of every row being zeros: the end."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = [torch.randn(length, SOURCE_VOCABULARY, generator=generator, dtype=torch.float64) for length in lengths]
+    return Frames.pad([(row * (torch.arange(len(row)) < len(row) - 1)[:, None]).to(dtype) for row in rows])
+
+
 def some_batch(
-    sources: Iterable[int] = (3, 1, 4, 2), targets: Iterable[int] = (2, 4, 1, 3), case: Case | None = None
+    sources: Iterable[int] = (3, 1, 4, 2),
+    targets: Iterable[int] = (2, 4, 1, 3),
+    case: Case | None = None,
+    dtype: torch.dtype = torch.float64,
 ) -> Batch:
     """Two further sources stand in every batch; most models read only the first, a joint one reads all in turn.
 
-    A model whose end is certain gets targets that it can say: one label, or one for each word.
+    A model whose end is certain gets targets that it can say: one label, or one for each word. One that reads frames
+    gets these, of a `dtype`.
     """
     lengths = list(sources)
     if case is not None and DECODERS[kind_of(case.settings.decoder)].sure_of_end:
         targets = lengths if case.settings.decoder.in_place else [2] * len(lengths)
+    own = (
+        FRONTENDS[kind_of(case.settings.source_embedding)].reads if case is not None and "kind" not in case.raw else ""
+    )
+    if own == "frames":
+        return Batch({"source": some_frames(lengths, dtype)}, some_tokens(targets, TARGET_VOCABULARY, seed=3))
     return Batch(
         {
             "source": with_words(with_copies(some_tokens(lengths, SOURCE_VOCABULARY, seed=2))),
@@ -443,14 +459,26 @@ def _compared_cases() -> Iterator[Case]:
         yield Case(f"two extras,{name}", label(**compare), {"tags": own, "type": SHARED})
 
 
+def _frame_cases() -> Iterator[Case]:
+    """Frames through their front end: into every encoder that can read them, and before every decoder."""
+    frames: Raw = {"kind": "projection", "width": 5}
+    for kind in FRAME_ENCODERS:
+        yield Case(f"frames->{kind}", model(source_embedding=frames, encoder=small(ENCODERS, kind)))
+    for kind in DECODERS:
+        yield Case(f"frames->rnn->{kind}", model(source_embedding=frames, decoder=small(DECODERS, kind)))
+
+
 TABLE_CASES = list(_table_cases())
+FRAME_CASES = list(_frame_cases())
 WRITING_CASES = [case for case in TABLE_CASES if case.settings.decoder.listens]  # they read what they have written
 EXTRA_CASES = list(_extra_cases())
 STACK_CASES = list(_stack_cases())
 JOINT_CASES = list(_joint_cases())
 COMPARED_CASES = list(_compared_cases())
 COVERING_CASES = [Case(_name(number, options), raw_model(options)) for number, options in enumerate(covering())]
-CASES = TABLE_CASES + STACK_CASES + EXTRA_CASES + COMPARED_CASES + COVERING_CASES  # an encoder and a decoder each
+CASES = (
+    TABLE_CASES + FRAME_CASES + STACK_CASES + EXTRA_CASES + COMPARED_CASES + COVERING_CASES
+)  # an encoder and a decoder each
 WRITERS = CASES + JOINT_CASES
 ATTENTIVE_CASES = [
     case
@@ -465,7 +493,9 @@ every_attentive_case = pytest.mark.parametrize("case", ATTENTIVE_CASES, ids=str)
 every_dtype = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
 # float64 tells a mistake from rounding, so every case has it; float32, which people train in, a part of them.
 TYPED_CASES = [(case, torch.float64) for case in WRITERS]
-TYPED_CASES += [(case, torch.float32) for case in [*TABLE_CASES, *STACK_CASES, *JOINT_CASES, *COVERING_CASES[::4]]]
+TYPED_CASES += [
+    (case, torch.float32) for case in [*TABLE_CASES, *FRAME_CASES, *STACK_CASES, *JOINT_CASES, *COVERING_CASES[::4]]
+]
 every_typed_case = pytest.mark.parametrize(
     ("case", "dtype"), TYPED_CASES, ids=[f"{case}-{str(dtype).removeprefix('torch.')}" for case, dtype in TYPED_CASES]
 )

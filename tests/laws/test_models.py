@@ -70,15 +70,18 @@ def same_features(together: Tensor, alone: Tensor, what: str) -> None:
 def only(batch: Batch, row: int) -> Batch:
     """One example without any padding."""
 
-    def cut(tokens: Source) -> Tokens:
-        assert isinstance(tokens, Tokens)
+    def cut(tokens: Source) -> Source:
         length = int(tokens.lengths[row])
+        if isinstance(tokens, Frames):
+            return Frames(tokens.values[row : row + 1, :length], tokens.mask[row : row + 1, :length])
         copies = None if tokens.copies is None else tokens.copies[row : row + 1, :length]
         words = None if tokens.words is None else tokens.words[row : row + 1, :length]
         return Tokens(tokens.ids[row : row + 1, :length], tokens.mask[row : row + 1, :length], copies, words=words)
 
     assert batch.target is not None
-    return Batch({name: cut(source) for name, source in batch.sources.items()}, cut(batch.target))
+    target = cut(batch.target)
+    assert isinstance(target, Tokens)
+    return Batch({name: cut(source) for name, source in batch.sources.items()}, target)
 
 
 # --- law 1: splitting --------------------
@@ -87,7 +90,7 @@ def only(batch: Batch, row: int) -> Batch:
 @every_typed_case
 @torch.no_grad()
 def test_reading_in_pieces_equals_reading_at_once(case: Case, dtype: torch.dtype) -> None:
-    generator, batch = build(case, dtype), some_batch(case=case)
+    generator, batch = build(case, dtype), some_batch(case=case, dtype=dtype)
     state, tokens = started(generator, batch), some_inputs(len(batch), STEPS)
     whole, after = generator.decoder(tokens, state.clone())
     for cut in range(1, STEPS):
@@ -132,7 +135,7 @@ def test_a_state_with_room_is_read_on_without_changing_its_shape(case: Case) -> 
 @torch.no_grad()
 def test_ragged_rows_equal_each_row_alone(case: Case, dtype: torch.dtype) -> None:
     """A row of length 0 has read nothing: its state is the one before."""
-    generator, batch = build(case, dtype), some_batch(case=case)
+    generator, batch = build(case, dtype), some_batch(case=case, dtype=dtype)
     lengths, tokens = torch.tensor([STEPS, 0, 2, 1]), some_inputs(len(batch), STEPS)
     features, after = generator.decoder(tokens, started(generator, batch), lengths)
     futures = future(generator.decoder, after)
@@ -176,7 +179,7 @@ def test_ragged_reading_in_the_middle_leaves_rows_of_length_zero_as_they_were(ca
 @every_typed_case
 @torch.no_grad()
 def test_select_commutes_with_forward(case: Case, dtype: torch.dtype) -> None:
-    generator, batch, hypotheses = build(case, dtype), some_batch(case=case), 3
+    generator, batch, hypotheses = build(case, dtype), some_batch(case=case, dtype=dtype), 3
     tokens = some_inputs(len(batch) * hypotheses, STEPS)
     _, state = generator.decoder(tokens[:, :2], started(generator, batch, hypotheses))
     within = torch.tensor([[2, 0, 0], [1, 1, 1], [0, 2, 1], [2, 1, 0]])  # hypotheses change places within their source
@@ -190,7 +193,7 @@ def test_select_commutes_with_forward(case: Case, dtype: torch.dtype) -> None:
 @every_typed_case
 @torch.no_grad()
 def test_sources_leave_repeat_and_change_places(case: Case, dtype: torch.dtype) -> None:
-    generator, batch, hypotheses = build(case, dtype), some_batch(case=case), 2
+    generator, batch, hypotheses = build(case, dtype), some_batch(case=case, dtype=dtype), 2
     tokens = some_inputs(len(batch) * hypotheses, STEPS)
     _, state = generator.decoder(tokens[:, :1], started(generator, batch, hypotheses))
     sources = torch.tensor([3, 1, 3])  # 0 and 2 have finished, 3 is wanted twice
@@ -242,9 +245,18 @@ def test_a_cloned_state_is_independent_and_copy_overwrites_in_place() -> None:
 # --- law 3: padding --------------------
 
 
-def widened(tokens: Source, junk: int, columns: int) -> Tokens:
+def widened_source(source: Source, junk: int, columns: int) -> Source:
+    """As `widened`; behind the mask of frames stands NaN."""
+    if isinstance(source, Tokens):
+        return widened(source, junk, columns)
+    rows, width, features = source.values.shape
+    values = source.values.new_full((rows, width + columns, features), torch.nan)
+    values[:, :width] = source.values.masked_fill(~source.mask[..., None], torch.nan)
+    return Frames(values, torch.nn.functional.pad(source.mask, (0, columns)))
+
+
+def widened(tokens: Tokens, junk: int, columns: int) -> Tokens:
     """The same real tokens, other ids behind the mask, more columns of padding."""
-    assert isinstance(tokens, Tokens)
     generator = torch.Generator().manual_seed(junk)
     rows, width = tokens.ids.shape
     ids = torch.randint(0, TARGET_VOCABULARY, (rows, width + columns), generator=generator)
@@ -263,12 +275,12 @@ def widened(tokens: Source, junk: int, columns: int) -> Tokens:
 
 @every_typed_case
 def test_junk_and_more_padding_change_no_output_and_no_gradient(case: Case, dtype: torch.dtype) -> None:
-    generator, batch = build(case, dtype), some_batch(case=case)
+    generator, batch = build(case, dtype), some_batch(case=case, dtype=dtype)
     assert batch.target is not None
     minimised, nll = generator.losses(batch, smoothing=0.1)
     expected = gradients(generator, minimised.sum())
     for columns in (0, 3):
-        sources = {name: widened(source, 21, columns) for name, source in batch.sources.items()}
+        sources = {name: widened_source(source, 21, columns) for name, source in batch.sources.items()}
         padded = Batch(sources, widened(batch.target, 22, columns))
         again, padded_nll = generator.losses(padded, smoothing=0.1)
         close(padded_nll, nll, f"{columns} columns more")
@@ -330,7 +342,7 @@ def test_nan_behind_the_mask_of_frames_changes_no_output_and_no_gradient(case: C
 @every_typed_case
 @torch.no_grad()
 def test_a_batch_equals_each_alone_in_any_order(case: Case, dtype: torch.dtype) -> None:
-    generator, batch = build(case, dtype), some_batch(case=case)
+    generator, batch = build(case, dtype), some_batch(case=case, dtype=dtype)
     assert batch.target is not None
     together = generator.nll(batch)
     for row in range(len(batch)):
@@ -370,7 +382,7 @@ def test_memory_of_a_batch_equals_each_alone(kind: str) -> None:
 @every_typed_case
 @torch.no_grad()
 def test_a_later_token_changes_no_earlier_prediction(case: Case, dtype: torch.dtype) -> None:
-    generator, batch = build(case, dtype), some_batch(case=case)
+    generator, batch = build(case, dtype), some_batch(case=case, dtype=dtype)
     tokens, state = some_inputs(len(batch), STEPS), started(generator, batch)
     features, after = generator.decoder(tokens, state.clone())
     log_probs = generator.head.log_probs(features, after)
@@ -413,7 +425,7 @@ def test_every_parameter_of_a_model_is_reached_by_the_loss(case: Case) -> None:
     idle: set[str] | None = None
     for seed in range(8):  # by bad luck one draw may put every input of a ReLU below zero
         generator = fresh(case, seed=seed).train()  # hard attention is for prediction only
-        found = gradients(generator, generator.losses(some_batch(), smoothing=0.1)[0].sum())
+        found = gradients(generator, generator.losses(some_batch(case=case), smoothing=0.1)[0].sum())
         missed = {name for name, gradient in found.items() if not gradient.any()}
         idle = missed if idle is None else idle & missed
         if not idle:

@@ -320,6 +320,7 @@ def tables() -> list[tuple[str, Table[object]]]:
 
 REQUIRED: dict[str, object] = {  # for settings that have no default
     "path": "data.tsv",
+    "tokenizer": "words",
     "source": "a.txt",
     "target": ["b.txt", "c.txt"],
     "tokens": [7, 8],

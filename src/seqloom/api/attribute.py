@@ -25,6 +25,7 @@ from seqloom.data.examples import Inputs
 from seqloom.data.readers import Example
 from seqloom.errors import SeqloomError
 from seqloom.probe.attribution import METHODS
+from seqloom.probe.bins import FEW, bins_of, labels_of
 from seqloom.probe.faithfulness import Faithfulness, Trials, measured
 from seqloom.probe.origins import Attribution, Side
 
@@ -127,8 +128,11 @@ def _read(codecs: Codecs, text: str, encoded: Encoded) -> Side:
     tokens = codecs.positions(encoded)
     end = len(encoded.source)
     before = end - encoded.own
+    if encoded.frames:
+        places = bins_of(encoded.frames, len(tokens), FEW)
+        return Side(tokens, labels_of(tokens, places), tuple(places.tolist()), min(encoded.frames, FEW))
     inside = _words(codecs.source.words(text), encoded.own)
-    words = codecs.source.normalise(text).split() if inside else tokens[before:end]
+    words = codecs.source.as_text().normalise(text).split() if inside else tokens[before:end]
     return _side(tokens, before, words, inside or list(range(encoded.own)))
 
 

@@ -124,7 +124,7 @@ def validation(model: Model, dev: Sequence[Example]) -> dict[str, float]:
     pairs = [
         (example.inputs, example.target)
         for example in dev
-        if 0 < len(model.source.tokens(example.source)) <= limits.max_source
+        if 0 < model.codecs.source.length(example.source) <= limits.max_source
         and 0 < len(model.target.tokens(example.target)) <= limits.max_target
     ]
     scores = model.score(pairs)

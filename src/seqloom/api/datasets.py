@@ -61,7 +61,9 @@ class Datasets:
         """Several corpora one after the other, each example knowing which one it is from."""
         with mending(MENDING):
             for number, settings in enumerate(self.data.sets[part]):
-                examples = read(settings, on_bad_utf8=self.data.on_bad_utf8, tally=self.tally)
+                examples = read(
+                    settings, on_bad_utf8=self.data.on_bad_utf8, tally=self.tally, in_files=self.data.in_files
+                )
                 yield from examples if not number else (replace(example, corpus=number) for example in examples)
 
 

@@ -214,6 +214,16 @@ class _Doctor:
             return f"it is answered in {len(parts):,} parts, and its reference is of the whole"
         return "" if example.source.strip() and encoded.own else "the source is empty"
 
+    def _source(self, example: Example) -> tuple[Side, list[str]]:
+        """What was read as units, and its unknown pieces; what is no text has neither."""
+        if self.model.recipe.data.in_files:
+            length = self.model.codecs.source.length(example.source)
+            return Side(example.shown, ("",) * length, (), (-1,) * length, words=False), []
+        codec = self.model.source
+        read = codec.tokens(example.source)
+        source = _side(codec, example.source, read, codec.normalise(example.source))
+        return source, [name for name, piece in zip(source.pieces, read, strict=True) if piece not in codec.vocabulary]
+
     def _answers(self, examples: Sequence[Example], read: Mapping[int, Encoded]) -> dict[int, _Answer]:
         """In the batches in which `Model.predict` answers."""
         places = list(read)
@@ -250,10 +260,7 @@ class _Doctor:
                 reason = f"the reference is longer than the recipe's maximum of {self.most:,} tokens"
                 found[place] = _bare("out of reach", example, answer.text, reason)
                 continue
-            codec = self.model.source
-            read = codec.tokens(example.source)
-            source = _side(codec, example.source, read, codec.normalise(example.source))
-            unknown = [name for name, piece in zip(source.pieces, read, strict=True) if piece not in codec.vocabulary]
+            source, unknown = self._source(example)
             best = counting(references[place])
             found[place] = diagnosed(source, outputs[place], best, unknown, self.picks)
         return found

@@ -327,7 +327,7 @@ class Engine:
 
 def spelled(codecs: Codecs) -> tuple[list[str], list[str]]:
     """Every id of source and target as a string of its own: pieces as they are, special tokens as they are shown."""
-    sides = (codecs.source.vocabulary, codecs.target.vocabulary)
+    sides = (codecs.source.as_text().vocabulary, codecs.target.vocabulary)
     return tuple(_distinct([vocabulary.piece(token) for token in range(len(vocabulary))]) for vocabulary in sides)  # type: ignore[return-value]
 
 

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 from seqloom.api.diagnose import Diagnoses, diagnose
 from seqloom.api.frequencies import TrainingWords
@@ -49,7 +48,7 @@ from seqloom.metrics.perplexity import perplexity
 from seqloom.metrics.significance import SEED
 from seqloom.recipe import Recipe
 
-LengthUnit = Literal["words", "tokens"]
+LengthUnit = str  # words, tokens, frames
 
 
 @dataclass(frozen=True)
@@ -247,9 +246,11 @@ def _lengths(examples: Sequence[Example], model: Model | None) -> tuple[LengthUn
     """Words of natural text, tokens of anything else; None where the sources are not known."""
     if not has_sources(examples):
         return "words", None
-    if model is None or model.source.tokenizer.text_like or model.recipe.model.in_place:
+    in_files = model is not None and model.recipe.data.in_files
+    if model is None or model.codecs.source.natural or (model.recipe.model.in_place and not in_files):
         return "words", [len(example.source.split()) for example in examples]
-    return "tokens", [len(model.source.tokens(example.source)) for example in examples]
+    source = model.codecs.source
+    return f"{source.unit}s", [source.length(example.source) for example in examples]
 
 
 def _perplexity(model: Model, examples: Sequence[Example]) -> float:
@@ -258,7 +259,7 @@ def _perplexity(model: Model, examples: Sequence[Example]) -> float:
     pairs = [
         (example.inputs, example.target)
         for example in examples
-        if len(model.source.tokens(example.source)) <= limits.max_source
+        if model.codecs.source.length(example.source) <= limits.max_source
         and len(model.target.tokens(example.target)) <= limits.max_target
         and (not model.codecs.labels or seen(model, example.target))
     ]

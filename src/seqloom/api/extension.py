@@ -39,9 +39,9 @@ def extended(recipe: Recipe, codecs: Codecs, train: Callable[[], Iterator[Exampl
     extras = {name: grown(codecs.extras[name], name) for name, extra in recipe.extras.items() if not extra.shared}
     read = ["source", *recipe.shared_extras]
     if recipe.model.one_vocabulary:
-        both = grown(codecs.source, *read, "target")
+        both = grown(codecs.source.as_text(), *read, "target")
         return joined_codecs(recipe, both, both, extras)
-    return joined_codecs(recipe, grown(codecs.source, *read), grown(codecs.target, "target"), extras)
+    return joined_codecs(recipe, grown(codecs.source.as_text(), *read), grown(codecs.target, "target"), extras)
 
 
 def _extended(codec: TextCodec, texts: Iterator[str], side: str) -> TextCodec:
@@ -82,7 +82,7 @@ def carry_over(first: Generator, before: Codecs, network: Generator, after: Code
 def _sides(codecs: Codecs) -> dict[str, Vocabulary]:
     """The target's first: what does not say whose it is (an output matrix) is the target's."""
     extras = {name: codec.vocabulary for name, codec in codecs.extras.items()}
-    return {"target": codecs.target.vocabulary, "source": codecs.source.vocabulary, **extras}
+    return {"target": codecs.target.vocabulary, "source": codecs.source.as_text().vocabulary, **extras}
 
 
 def _origin(old: Vocabulary, new: Vocabulary) -> Int[Tensor, "V"]:

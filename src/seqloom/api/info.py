@@ -16,6 +16,7 @@ from seqloom.api.folder import METRICS, RECIPE, finished_reason, is_finished, re
 from seqloom.api.load import bundle_recipe, find_bundle
 from seqloom.bundle import Bundle, open_bundle
 from seqloom.config import Plain, Settings, kind_of
+from seqloom.data.source import SourceSettings
 from seqloom.errors import SeqloomError
 from seqloom.recipe import Recipe
 from seqloom.training import checkpoints
@@ -82,14 +83,19 @@ def _version(package: str) -> str | None:
 
 def _model(recipe: Recipe) -> dict[str, Plain]:
     model = recipe.model
-    sides = {"source": recipe.source.tokenizer, "target": recipe.target.tokenizer}
-    sides |= {name: extra.tokenizer for name, extra in recipe.extras.items()}
+    sides = {"source": recipe.source, "target": recipe.target, **recipe.extras}
     return {
         **{name: _described(part) for name, part in model.parts.items()},
         **({"extras": {name: kind_of(extra.use) for name, extra in recipe.extras.items()}} if recipe.extras else {}),
-        "tokenizers": {side: kind_of(settings) for side, settings in sides.items()},
+        "tokenizers": {side: _cut(settings) for side, settings in sides.items()},
         "search": _described(recipe.search.strategy),
     }
+
+
+def _cut(settings: SourceSettings) -> str:
+    """The kind of tokenizer; of what is no text, the kind of source."""
+    tokenizer = settings.model_dump(mode="json").get("tokenizer")
+    return str(tokenizer["kind"]) if isinstance(tokenizer, dict) else kind_of(settings)
 
 
 def _described(settings: Settings) -> str:
@@ -106,10 +112,8 @@ def _vocabularies(bundle: Bundle, recipe: Recipe) -> dict[str, Plain]:
         **{side: side for side in sides},
         **{name: f"extras/{name}" for name, extra in recipe.extras.items() if not extra.shared},
     }
-    return {
-        side: len((bundle.folder / place / "vocabulary.txt").read_bytes().splitlines())
-        for side, place in places.items()
-    }
+    files = {side: bundle.folder / place / "vocabulary.txt" for side, place in places.items()}
+    return {side: len(file.read_bytes().splitlines()) for side, file in files.items() if file.exists()}
 
 
 class _Line(BaseModel):

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import cast
 
 from seqloom.api.load import load
 from seqloom.api.model import Model
 from seqloom.config import Plain
+from seqloom.data.codecs import Ids
 from seqloom.data.corpus import Corpus
 from seqloom.data.lexicon import KEPT, NONE, Lexicon
 from seqloom.errors import SeqloomError
@@ -39,7 +41,7 @@ def learn_lexicon(run: str | Path) -> LearnedLexicon:
     corpus = Corpus.open(train)
     lexicon = Lexicon.learn(corpus, (len(model.source.vocabulary), len(model.target.vocabulary)))
     held_out = Corpus.open(dev) if dev.is_dir() else corpus
-    pairs = [(held_out[index].source, held_out[index].target) for index in range(min(1000, len(held_out)))]
+    pairs = [(cast(Ids, held_out[index].source), held_out[index].target) for index in range(min(1000, len(held_out)))]
     shares = {count: lexicon.share(pairs, count) for count in COUNTS if count <= KEPT}
     return LearnedLexicon(lexicon.save(folder), len(corpus), shares)
 

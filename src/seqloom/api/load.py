@@ -16,9 +16,10 @@ from seqloom.api.folder import members_in
 from seqloom.api.model import Model
 from seqloom.api.workers import Workers, usable
 from seqloom.bundle import CARD, FIX, RECIPE, Bundle, open_bundle
-from seqloom.config import override, parse_yaml, read_yaml, validated
+from seqloom.config import kind_of, override, parse_yaml, read_yaml, validated
 from seqloom.data.codec import TextCodec
-from seqloom.data.codecs import Codecs
+from seqloom.data.codecs import CODECS, Codecs
+from seqloom.data.source import SourceCodec
 from seqloom.errors import SeqloomError
 from seqloom.metrics.calibration import Calibration
 from seqloom.models.model import Ensemble
@@ -133,8 +134,8 @@ def bundle_recipe(bundle: Bundle, settings: Sequence[str] = (), data: object = N
 
 def load_codecs(recipe: Recipe, folder: Path) -> Codecs:
     """Every side's codec as it was trained; source and target are one and the same where the vocabulary is shared."""
-    source = TextCodec.load(recipe.source, folder / "source")
-    target = source if recipe.model.one_vocabulary else TextCodec.load(recipe.target, folder / "target")
+    source = CODECS[kind_of(recipe.source)].load(recipe.source, folder / "source")
+    target = source.as_text() if recipe.model.one_vocabulary else TextCodec.load(recipe.target, folder / "target")
     own = {name: settings for name, settings in recipe.extras.items() if not settings.shared}
     extras = {name: TextCodec.load(settings, folder / "extras" / name) for name, settings in own.items()}
     return joined_codecs(recipe, source, target, extras)
@@ -142,15 +143,12 @@ def load_codecs(recipe: Recipe, folder: Path) -> Codecs:
 
 def save_codecs(recipe: Recipe, codecs: Codecs, folder: Path) -> None:
     """One folder per codec: `source`, `target` and `extras/NAME` where they are others."""
-    sides = (
-        {"source": codecs.source}
-        if recipe.model.one_vocabulary
-        else {
-            "source": codecs.source,
-            "target": codecs.target,
-        }
-    )
-    own = {f"extras/{name}": codecs.extras[name] for name, extra in recipe.extras.items() if not extra.shared}
+    sides: dict[str, SourceCodec] = {"source": codecs.source}
+    if not recipe.model.one_vocabulary:
+        sides["target"] = codecs.target
+    own: dict[str, SourceCodec] = {
+        f"extras/{name}": codecs.extras[name] for name, extra in recipe.extras.items() if not extra.shared
+    }
     for name, codec in (sides | own).items():
         (folder / name).mkdir(parents=True)
         codec.save(folder / name)

@@ -106,7 +106,8 @@ class Model:
 
     @property
     def source(self) -> TextCodec:
-        return self.codecs.source
+        """The source's codec, for whatever is about words; E_USAGE where the model reads something else than text."""
+        return self.codecs.source.as_text()
 
     @property
     def target(self) -> TextCodec:

@@ -9,7 +9,6 @@ from html import escape
 from seqloom.config import Plain
 from seqloom.data.codecs import Encoded
 from seqloom.metrics.calibration import Calibration
-from seqloom.specials import UNK
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ def answered(
     """Outputs for one encoded text as its answer."""
     confidence = calibration.confidence(outputs[0].log_prob, len(outputs[0].tokens))
     length = len(encoded.source)
-    unknown = int((encoded.source == UNK).sum()) / max(1, length)
+    unknown = encoded.unknown / max(1, length)
     return Prediction(text, tuple(outputs), confidence, unknown, length, extras=extras)
 
 

@@ -10,6 +10,7 @@ import math
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,13 +28,14 @@ from seqloom.batch import Batch
 from seqloom.config import Plain, kind_of, render_yaml
 from seqloom.data.batching import TokenBatches, in_order
 from seqloom.data.codec import TextCodec
-from seqloom.data.codecs import Codecs, Ids
+from seqloom.data.codecs import CODECS, Codecs, Ids
 from seqloom.data.corpus import Corpus
 from seqloom.data.examples import Example
 from seqloom.data.files import Tally
 from seqloom.data.filters import Counts, refuse_nothing
 from seqloom.data.readers import files_of
 from seqloom.data.recutting import recutting
+from seqloom.data.source import SourceCodec, SourceSettings
 from seqloom.data.windows import WindowBatches, judged, stream
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_folder, atomic_write
@@ -139,27 +141,37 @@ class Prepared:
         extras = self._trained_extras()
         read = ["source", *recipe.shared_extras]
         if recipe.model.one_vocabulary:
-            both = trained(recipe.source, *read, "target")
+            both = trained(recipe.source, *read, "target").as_text()
             return joined_codecs(recipe, both, both, extras)
-        return joined_codecs(recipe, trained(recipe.source, *read), trained(recipe.target, "target"), extras)
+        return joined_codecs(recipe, trained(recipe.source, *read), trained(recipe.target, "target").as_text(), extras)
 
-    def _trained_codec(self, settings: TextCodec.Settings, *sides: str) -> TextCodec:
+    def _trained_codec(self, settings: SourceSettings, *sides: str) -> SourceCodec:
+        last: list[Example] = []  # of which a text was given out
+
         def texts() -> Iterator[str]:
-            named = ({"source": one.source, "target": one.target, **one.extras} for one in self.datasets.train())
-            return (texts[side] for texts in named for side in sides)
+            for one in self.datasets.train():
+                last[:] = [one]
+                named = {"source": one.source, "target": one.target, **one.extras}
+                yield from (named[side] for side in sides)
 
-        return TextCodec.train(settings, texts, self.recipe.data.split.seed)
+        try:
+            return CODECS[kind_of(settings)].train(settings, texts, self.recipe.data.split.seed)
+        except SeqloomError as error:
+            with last[0].told() if last else nullcontext():
+                raise error
 
     def _trained_extras(self) -> dict[str, TextCodec]:
         extras = self.recipe.extras.items()
-        return {name: self._trained_codec(settings, name) for name, settings in extras if not settings.shared}
+        return {name: self._trained_codec(settings, name).as_text() for name, settings in extras if not settings.shared}
 
     def _taken_codecs(self, first: Model) -> Codecs:
         """What is read is cut as the first run does it; what is said is learned from the data, as is every extra."""
         assert self.start is not None
         _check_same_text(self.recipe, first.recipe, self.start, ("source",))
-        source = first.source
-        target = source if self.recipe.model.one_vocabulary else self._trained_codec(self.recipe.target, "target")
+        source = first.codecs.source
+        if self.recipe.model.one_vocabulary:
+            return joined_codecs(self.recipe, source, source.as_text(), self._trained_extras())
+        target = self._trained_codec(self.recipe.target, "target").as_text()
         return joined_codecs(self.recipe, source, target, self._trained_extras())
 
     def _first(self, start: Path) -> Model:

@@ -10,7 +10,7 @@ from typing import Protocol
 from seqloom.api.asked import Asked
 from seqloom.api.predictions import Prediction, joined
 from seqloom.data.codecs import Codecs, Encoded
-from seqloom.data.examples import Inputs
+from seqloom.data.examples import Inputs, named_at
 from seqloom.data.sentences import split_sentences
 from seqloom.errors import SeqloomError
 
@@ -40,8 +40,8 @@ class Reader:
         """Did this run learn single sentences of natural text?"""
         learned = self.sentences_per_line
         return (
-            self.codecs.source.tokenizer.text_like
-            and self.codecs.target.tokenizer.text_like
+            self.codecs.source.natural
+            and self.codecs.target.natural
             and isinstance(learned, float)
             and learned <= SENTENCES_PER_LINE
         )
@@ -71,7 +71,8 @@ class Reader:
         """A line's source, its extras (the same for all of its parts), and its parts with the gaps between them."""
         line, extras = self.codecs.texts(inputs, where)
         self._refuse_long_extras(extras, where)
-        return line, extras, self._parts(line, asked, where)
+        with named_at(line, where):
+            return line, extras, self._parts(line, asked, where)
 
     def encoded(self, pieces: Sequence[Piece]) -> dict[int, Encoded]:
         """Those that hold something to read, by their place."""
@@ -104,20 +105,24 @@ class Reader:
 
     def _fitting(self, text: str, gap: str, asked: Asked, where: str) -> list[tuple[str, str]]:
         """A text within the recipe's maximum as it is; a longer one as `on_long` says (nothing: it is skipped)."""
-        count = len(self.codecs.source.encode(text)) if len(text) > self.max_source // 8 else 0
+        source = self.codecs.source
+        short = not source.settings.in_files and len(text) <= self.max_source // 8
+        count = 0 if short or not text.strip() else source.length(text)
         if count <= self.max_source:
             return [(text, gap)]
         if asked.on_long == "skip":
             return []
-        if asked.on_long == "split":
+        if asked.on_long == "split" and not source.settings.in_files:
             words = text.split(" ")
             if len(words) > 1:
                 half = len(words) // 2
                 halves = ((" ".join(words[:half]), " "), (" ".join(words[half:]), gap))
                 return [shorter for part, after in halves for shorter in self._fitting(part, after, asked, where)]
         most = self.max_source
-        what, remedy = f"a source of {count:,} tokens, the recipe's maximum is {most:,}", "split or --on-long skip"
-        if asked.on_long == "split":
+        what, remedy = f"a source of {count:,} {source.unit}s, the recipe's maximum is {most:,}", "skip"
+        if not source.settings.in_files:
+            remedy = "split or --on-long skip"
+        if asked.on_long == "split" and not source.settings.in_files:
             what, remedy = f"a word of {count:,} tokens cannot be split, the recipe's maximum is {most:,}", "skip"
         fix = f"--on-long {remedy}, or a larger data.limits.max_source in training"
         raise SeqloomError("E_LONG", what, where=where, fix=fix)

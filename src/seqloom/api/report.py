@@ -189,7 +189,7 @@ def _sentences(
     references = [example.references for example in examples]
     outputs = [prediction.text for prediction in predictions]
     values = metric.sentence_values(metric.statistics(outputs, references)).tolist()
-    natural = model.source.tokenizer.text_like
+    source = model.codecs.source
     return [
         Sentence(
             where=example.where,
@@ -197,7 +197,7 @@ def _sentences(
             output=prediction.text,
             references=tuple(example.references),
             value=value,
-            length=len(example.source.split()) if natural else len(model.source.tokens(example.source)),
+            length=len(example.source.split()) if source.natural else source.length(example.source),
             sureness=None if prediction.skipped else _sureness(prediction),
             diagnosis=diagnosis,
         )
@@ -325,7 +325,7 @@ def _facts(model: Model, found: RunEvaluation) -> Iterator[tuple[str, str]]:
 
 def _faithful(model: Model, telling: Sequence[Example]) -> tuple[str, ...]:
     """Whether attention may be read as a reason, over the references of a few telling sentences that are not long."""
-    short = [one for one in telling if one.target.strip() and len(model.source.tokens(one.source)) <= SHORT]
+    short = [one for one in telling if one.target.strip() and model.codecs.source.length(one.source) <= SHORT]
     if model.scorer is not None or not model.network.attention_taps or not short:
         return ()
     some = short[:: -(-len(short) // FEW)]

@@ -14,6 +14,7 @@ from seqloom.api.labelled import refuse_uneven
 from seqloom.api.model import Model, PairScore
 from seqloom.api.reading import CHUNK_LINES
 from seqloom.data.readers import Example
+from seqloom.data.source import SourceCodec
 from seqloom.errors import SeqloomError
 from seqloom.metrics.perplexity import perplexity
 
@@ -53,16 +54,17 @@ def score_examples(model: Model, examples: Iterable[Example], chunk: int = CHUNK
 def refuse_long(model: Model, example: Example) -> None:
     """E_LONG for a pair that is over the recipe's limits."""
     limits = model.recipe.data.limits
-    sides = (
-        ("source", model.source, example.source, limits.max_source),
+    sides: tuple[tuple[str, SourceCodec, str, int], ...] = (
+        ("source", model.codecs.source, example.source, limits.max_source),
         ("target", model.target, example.target, limits.max_target),
     )
     for side, codec, text, most in sides:
-        count = len(codec.tokens(text)) if len(text) > most // 8 else 0  # bytes: a character is at most 4 tokens
+        short = not codec.settings.in_files and len(text) <= most // 8  # bytes: a character is at most 4 tokens
+        count = 0 if short else codec.length(text)
         if count > most:
             raise SeqloomError(
                 "E_LONG",
-                f"a {side} of {count:,} tokens, the recipe's maximum is {most:,}",
+                f"a {side} of {count:,} {codec.unit}s, the recipe's maximum is {most:,}",
                 where=example.where,
                 fix=f"shorten the pair, or train with a larger data.limits.max_{side}",
             )

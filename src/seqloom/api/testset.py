@@ -66,7 +66,12 @@ def chosen_examples(
 
 def from_spec(spec: str, recipe: Recipe | None = None) -> list[Example]:
     """Examples of a data file (`x.tsv`, `x.jsonl.gz`, `-`) or a reader's settings: `{path: x.tsv, columns: [1, 0]}`."""
-    return _some(list(read(named_dataset(spec, "--data", recipe))), spec)
+    return _some(list(read_like(recipe, named_dataset(spec, "--data", recipe))), spec)
+
+
+def read_like(recipe: Recipe | None, settings: ReaderSettings) -> Iterator[Example]:
+    """Examples whose sources are what the recipe's are: texts, or files that lines name."""
+    return read(settings, in_files=recipe is not None and recipe.data.in_files)
 
 
 def named_dataset(spec: str | Mapping[str, object], where: str, recipe: Recipe | None = None) -> ReaderSettings:

@@ -65,7 +65,7 @@ class Looks:
                 label = self.label
                 found["probes"] = lambda: layer_probes(model, examples[:MANY], label)
             found["reach"] = lambda: context_reach(model, examples)
-            if model.network.attention_taps:
+            if model.network.attention_taps and not model.recipe.data.in_files:  # heads are told by words
                 found["heads"] = lambda: attention_heads(model, examples[:FEW], metric=self.scores)
         if self.faithfulness:
             found["faithfulness"] = lambda: faithfulness(model, examples[:FEW])
@@ -118,7 +118,7 @@ class Closer:
         attribution = self._attributed(model, question, options)
         if attribution is not None:
             told["attribution"] = attribution.as_dict()
-            parts.append(_attribution_lines(attribution, self.words))
+            parts.append(_attribution_lines(attribution, self.words or model.recipe.data.in_files))
         rest: list[str] = []
         if self.neighbours is not None:
             from seqloom.api.states import neighbours

@@ -34,7 +34,7 @@ def command(
     places: list[str] = typer.Argument(
         ...,
         metavar="RUN [RUN ...] [INPUT|-]",
-        help="A run or bundle folder (several with --ensemble), then a file of sources; stdin without one.",
+        help="A run or bundle folder (several with --ensemble), then a file of sources (or .npy files); else stdin.",
     ),
     output: Path | None = typer.Option(
         None, "--output", "-o", metavar="FILE", help="Write to this file (whole or not at all)."
@@ -244,8 +244,8 @@ def _model(
 
 def _places(places: list[str], ensemble: bool, has_text: bool) -> tuple[list[str], str]:
     """Runs and the input. Folders are runs; the one thing that is no folder, if any, is the input."""
-    runs = [places[0], *(place for place in places[1:] if Path(place).is_dir())]
-    inputs = [place for place in places[1:] if not Path(place).is_dir()]
+    runs = [places[0], *(place for place in places[1:] if _may_be_run(place))]
+    inputs = [place for place in places[1:] if not _may_be_run(place)]
     missing = [place for place in inputs if place != STDIN and not os.path.lexists(place)]
     if missing and ensemble:
         fix = "name the folders of all its runs"
@@ -261,6 +261,11 @@ def _places(places: list[str], ensemble: bool, has_text: bool) -> tuple[list[str
     if len(runs) > 1 and not ensemble:
         raise SeqloomError("E_USAGE", f"{len(runs)} runs given", fix="--ensemble averages them; or give one run")
     return as_one(runs) if ensemble else runs, inputs[0] if inputs else STDIN
+
+
+def _may_be_run(place: str) -> bool:
+    """A folder is, but for one of arrays, which are inputs."""
+    return Path(place).is_dir() and not any(Path(place).glob("*.npy"))
 
 
 def _strategy(
@@ -403,7 +408,7 @@ def _input_form(codecs: Codecs, extra: list[str], json_input: bool, has_text: bo
     """How sources and extras are told; E_USAGE for an extra that the model does not know, or that nobody gives."""
     from seqloom.data.inputs import InputForm
 
-    form = InputForm(list(codecs.extras), given_extras(codecs, extra), json_input)
+    form = InputForm(list(codecs.extras), given_extras(codecs, extra), json_input, codecs.source)
     if has_text and json_input:
         raise SeqloomError("E_USAGE", "--json-input is for lines of a file, and --text is one text")
     if has_text:

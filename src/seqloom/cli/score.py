@@ -34,15 +34,14 @@ def command(
     """
     from seqloom.api.load import load
     from seqloom.api.score import ScoreTotal, score_examples
-    from seqloom.api.testset import named_dataset
-    from seqloom.data.readers import read
+    from seqloom.api.testset import named_dataset, read_like
 
     given = named_pairs(pairs, source, target)
     if tokens and as_json:
         raise SeqloomError("E_USAGE", "--json holds every token already", fix="leave out --tokens")
     model = load(run, device=device, threads=threads)
     total = ScoreTotal()
-    for score in score_examples(model, read(named_dataset(given, "FILE", model.recipe))):
+    for score in score_examples(model, read_like(model.recipe, named_dataset(given, "FILE", model.recipe))):
         total.add(score)
         if as_json:
             record = {

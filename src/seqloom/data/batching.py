@@ -7,19 +7,20 @@ touching a token. The same (seed, epoch) gives the same batches on every machine
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from pydantic import Field, PlainValidator
+from torch.nn import functional as F
 
 from seqloom import config
-from seqloom.batch import Batch, Source, Tokens
+from seqloom.batch import Batch, Frames, Source, Tokens
 from seqloom.data.codecs import NO_PIECE, Encoded, Ids, Pair
 from seqloom.data.columns import Columns, Picked, Ragged, picked
 from seqloom.data.corpus import Corpus, Lengths
@@ -136,13 +137,28 @@ def collate_pairs(pairs: Sequence[Pair]) -> Batch:
 
 def collate_sources(inputs: Sequence[Pair | Encoded]) -> dict[str, Source]:
     """What a model reads: the source, with what may be copied of it, and every extra that has its own encoder."""
-    source = ended([one.source for one in inputs])
+    first = inputs[0].source.ndim if inputs else 1
+    source = SIDE_BY_SIDE[first](inputs)
+    extras = {name: ended([one.extras[name] for one in inputs]) for name in (inputs[0].extras if inputs else ())}
+    return {"source": source, **extras}
+
+
+def _texts(inputs: Sequence[Pair | Encoded]) -> Source:
+    """Token ids with EOS after each, and what is known of their pieces."""
+    source = ended([cast(Ids, one.source) for one in inputs])
     if inputs and inputs[0].copies is not None:
         source = replace(source, copies=_beside(source, [one.copies for one in inputs]))
     if inputs and inputs[0].words is not None:
         source = replace(source, words=_beside(source, [one.words for one in inputs]))
-    extras = {name: ended([one.extras[name] for one in inputs]) for name in (inputs[0].extras if inputs else ())}
-    return {"source": source, **extras}
+    return source
+
+
+def _frames(inputs: Sequence[Pair | Encoded]) -> Source:
+    """Frames with a frame of zeros after each: their end, as EOS is that of a text."""
+    return Frames.pad([F.pad(torch.from_numpy(np.array(one.source, np.float32)), (0, 0, 0, 1)) for one in inputs])
+
+
+SIDE_BY_SIDE: Mapping[int, Callable[[Sequence[Pair | Encoded]], Source]] = {1: _texts, 2: _frames}  # by dimensions
 
 
 def _beside(source: Tokens, rows: Sequence[Ids | None]) -> Int[Tensor, "B S"]:

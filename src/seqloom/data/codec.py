@@ -7,16 +7,18 @@ tokenises by hand. It never adds BOS or EOS: those belong to batches.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from random import Random
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from seqloom import config
 from seqloom.config import Kind, kind_of
 from seqloom.data.files import resolved
+from seqloom.data.source import Cut, Read, SourceCodec, SourceSettings, Texts
 from seqloom.data.tokenizers import TOKENIZERS, Tokenizer
 from seqloom.data.vocabulary import Vocabulary
 from seqloom.errors import SeqloomError
@@ -27,7 +29,6 @@ MAX_CHARACTERS = 1_000_000  # of one text; longer ones teach the tokenizer nothi
 LEARNING = ("size", "sampling", "character_coverage")  # settings of tokenizers that a learned one no longer heeds
 
 UnicodeForm = Literal["nfc", "nfd", "none"]  # nfd: accents and the letters of Hangul syllables stand apart
-Texts = Callable[[], Iterable[str]]  # a fresh pass over the texts at every call
 
 
 def normalise(text: str, unicode: UnicodeForm = "nfc", case: Literal["keep", "lower"] = "keep") -> str:
@@ -53,10 +54,13 @@ class VocabularySettings(config.Settings):
         return self
 
 
-class TextCodec:
+class TextCodec(SourceCodec):
     """Text <-> ids for one side."""
 
-    class Settings(config.Settings):
+    unit = "token"
+
+    class Settings(SourceSettings):
+        kind: Literal["text"] = "text"
         tokenizer: Annotated[config.Settings, Kind(TOKENIZERS)]
         normalise: UnicodeForm = "nfc"
         lowercase: bool = False
@@ -70,11 +74,13 @@ class TextCodec:
             return self
 
     def __init__(self, settings: Settings, tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:
-        self.settings, self.tokenizer, self.vocabulary = settings, tokenizer, vocabulary
+        self.settings: TextCodec.Settings = settings
+        self.tokenizer, self.vocabulary = tokenizer, vocabulary
 
     @classmethod
-    def train(cls, settings: Settings, texts: Texts, seed: int, base: Path | None = None) -> TextCodec:
+    def train(cls, settings: SourceSettings, texts: Texts, seed: int, base: Path | None = None) -> TextCodec:
         """Learn tokenizer and vocabulary in up to two passes. `base` is what a vocabulary file is relative to."""
+        settings = cast(TextCodec.Settings, settings)
 
         def passes() -> Iterator[str]:
             return (_normalised(settings, text) for text in texts() if len(text) <= MAX_CHARACTERS)
@@ -99,15 +105,16 @@ class TextCodec:
         """For each token of a text the word between blanks that it is a part of, counted from 0; -1 for blanks."""
         return self.tokenizer.words(self.tokens(text), self.normalise(text))
 
-    def difference(self, other: TextCodec) -> str:
-        """The setting by which the other reads a text differently, `key differs: mine, theirs`; empty where none does.
-
-        How a vocabulary came about does not matter here: two of them are compared piece by piece.
-        """
+    def difference(self, other: SourceCodec) -> str:
+        """`key differs: mine, theirs`. How a vocabulary came about does not matter here: two of them are compared piece
+        by piece."""
         mine, theirs = (one.settings.model_dump(mode="json", exclude={"vocabulary"}) for one in (self, other))
-        kinds = (kind_of(self.settings.tokenizer), kind_of(other.settings.tokenizer))
-        if kinds[0] != kinds[1]:
-            return f"tokenizer differs: {kinds[0]}, {kinds[1]}"
+        for key, kinds in (
+            ("kind", (mine["kind"], theirs["kind"])),
+            ("tokenizer", [one.get("tokenizer", {}).get("kind") for one in (mine, theirs)]),
+        ):
+            if kinds[0] != kinds[1]:
+                return f"{key} differs: {kinds[0]}, {kinds[1]}"
         mine |= {f"tokenizer.{key}": value for key, value in mine.pop("tokenizer").items() if key not in LEARNING}
         theirs |= {f"tokenizer.{key}": value for key, value in theirs.pop("tokenizer").items() if key not in LEARNING}
         return next((f"{key} differs: {mine[key]}, {theirs[key]}" for key in mine if mine[key] != theirs[key]), "")
@@ -115,6 +122,34 @@ class TextCodec:
     def with_symbols(self, symbols: Sequence[str]) -> TextCodec:
         """The same codec with symbols behind its vocabulary: ids that no text spells."""
         return TextCodec(self.settings, self.tokenizer, self.vocabulary.with_symbols(symbols))
+
+    @property
+    def learned(self) -> Vocabulary:
+        return self.vocabulary
+
+    @property
+    def size(self) -> int:
+        return len(self.vocabulary)
+
+    @property
+    def natural(self) -> bool:
+        return self.tokenizer.text_like
+
+    @property
+    def samples(self) -> bool:
+        return self.tokenizer.samples
+
+    def as_text(self) -> TextCodec:
+        return self
+
+    def cut(self, text: str, rng: Random | None = None) -> list[str]:
+        return self.tokens(text, rng)
+
+    def numbers(self, cut: Cut) -> Read:
+        return np.array(self.vocabulary.ids(cut), dtype=np.int64)
+
+    def labels(self, read: Read) -> list[str]:
+        return self.pieces(read.tolist())
 
     def tokens(self, text: str, rng: Random | None = None) -> list[str]:
         """The pieces of a text, known or not; with an rng a random segmentation where the tokenizer has one."""
@@ -140,9 +175,10 @@ class TextCodec:
         self.vocabulary.save(folder / "vocabulary.txt")
 
     @classmethod
-    def load(cls, settings: Settings, folder: Path) -> TextCodec:
-        tokenizer = TOKENIZERS[kind_of(settings.tokenizer)].load(settings.tokenizer, folder)
-        return cls(settings, tokenizer, Vocabulary.load(folder / "vocabulary.txt"))
+    def load(cls, settings: SourceSettings, folder: Path) -> TextCodec:
+        chosen = cast(TextCodec.Settings, settings)
+        tokenizer = TOKENIZERS[kind_of(chosen.tokenizer)].load(chosen.tokenizer, folder)
+        return cls(chosen, tokenizer, Vocabulary.load(folder / "vocabulary.txt"))
 
 
 def _normalised(settings: TextCodec.Settings, text: str) -> str:

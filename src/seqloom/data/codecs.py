@@ -14,12 +14,16 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
+from seqloom.config import Table
 from seqloom.data.codec import TextCodec
 from seqloom.data.examples import Inputs, Links
+from seqloom.data.frames import FramesCodec
+from seqloom.data.source import Cut, Read, SourceCodec
 from seqloom.errors import SeqloomError, nearest
 from seqloom.specials import BOS, EOS, PAD, SEP, SPECIALS, UNK
 
 Ids = npt.NDArray[np.integer]
+CODECS: Table[SourceCodec] = Table("inputs", {"text": TextCodec, "frames": FramesCodec})
 NO_PIECE = -1  # in `copies` and `words`: a position that is no piece of the source's text
 
 
@@ -27,8 +31,8 @@ NO_PIECE = -1  # in `copies` and `words`: a position that is no piece of the sou
 class Encoded:
     """One input as a model reads it."""
 
-    source: Ids  # the extras that stand before it included
-    own: int  # how many of these ids are of the source's own text
+    source: Read  # the extras that stand before it included
+    own: int  # how many of these positions are of the source's own text
     extras: Mapping[str, Ids] = field(default_factory=dict)  # those with an encoder of their own
     copies: Ids | None = None  # as `Tokens.copies` has it
     foreign: tuple[str, ...] = ()  # its pieces that the target vocabulary lacks, the k-th has the id V + k
@@ -39,12 +43,22 @@ class Encoded:
         """All positions that are read, the end of each extra included (the source's own end is not)."""
         return len(self.source) + sum(len(ids) + 1 for ids in self.extras.values())
 
+    @property
+    def frames(self) -> int:
+        """How many of its positions are frames; 0: it is text."""
+        return len(self.source) if self.source.ndim > 1 else 0
+
+    @property
+    def unknown(self) -> int:
+        """Tokens of the source that training has never seen; of frames none."""
+        return unknown_in(self.source)
+
 
 @dataclass(frozen=True)
 class Pair:
     """One encoded example; `index` is its place in the corpus."""
 
-    source: Ids
+    source: Read
     target: Ids
     index: int
     extras: Mapping[str, Ids] = field(default_factory=dict)
@@ -59,7 +73,7 @@ class Codecs:
 
     def __init__(
         self,
-        source: TextCodec,
+        source: SourceCodec,
         target: TextCodec,
         extras: Mapping[str, TextCodec] | None = None,
         *,
@@ -78,11 +92,11 @@ class Codecs:
         symbols: list[str] = []
         self._first: dict[str, int] = {}  # name of a prefix -> id of its first ordinary piece
         for name in self.prefixes:
-            self._first[name] = source.vocabulary.spelled + len(symbols)
+            self._first[name] = source.as_text().vocabulary.spelled + len(symbols)
             symbols += [f"{name}:{piece}" for piece in self.extras[name].vocabulary.ordinary]
         one = target is source
-        self.source = source.with_symbols(symbols) if symbols else source
-        self.target = self.source if one else target
+        self.source = source.as_text().with_symbols(symbols) if symbols else source
+        self.target = self.source.as_text() if one else target
 
     @property
     def encoders(self) -> list[str]:
@@ -92,11 +106,11 @@ class Codecs:
     @property
     def samples(self) -> bool:
         """Whether any side may be cut in several ways (BPE dropout)."""
-        return any(codec.tokenizer.samples for codec in (self.source, self.target, *self.extras.values()))
+        return any(codec.samples for codec in (self.source, self.target, *self.extras.values()))
 
     def difference(self, other: Codecs) -> str:
         """Why one model cannot read and write for the other, in a few words; empty where it can."""
-        mine, theirs = ({"source": one.source, "target": one.target, **one.extras} for one in (self, other))
+        mine, theirs = (one._sides for one in (self, other))
         for name in mine | theirs:
             if name not in mine or name not in theirs:
                 return f"only one of them reads {name}"
@@ -105,9 +119,13 @@ class Codecs:
         for name in mine:
             if setting := mine[name].difference(theirs[name]):
                 return f"{name}.{setting}"
-            if mine[name].vocabulary != theirs[name].vocabulary:
+            if mine[name].learned != theirs[name].learned:
                 return f"their {name} vocabularies differ"
         return ""
+
+    @property
+    def _sides(self) -> dict[str, SourceCodec]:
+        return {"source": self.source, "target": self.target, **self.extras}
 
     # --- inputs ------------------------------------------------------------------------------------------------------
 
@@ -126,20 +144,23 @@ class Codecs:
     def encode(self, inputs: Inputs) -> Encoded:
         """What a model reads of these inputs."""
         text, extras = self.texts(inputs)
-        return self._encoded(text, self.source.tokens(text), extras, None)
+        return self._encoded(text, self.source.cut(text), extras, None)
 
-    def _encoded(self, text: str, pieces: Sequence[str], extras: Mapping[str, str], rng: Random | None) -> Encoded:
+    def _encoded(self, text: str, cut: Cut, extras: Mapping[str, str], rng: Random | None) -> Encoded:
         own = {name: codec.vocabulary.ids(codec.tokens(extras[name], rng)) for name, codec in self.extras.items()}
         before = [token for name in self.prefixes for token in (*self._symbols(name, own[name]), SEP)]
-        ids = _array([*before, *self.source.vocabulary.ids(pieces)])
+        read = self.source.numbers(cut)
+        if before:
+            read = _array([*before, *read.tolist()])
         sequences = {name: _array(own[name]) for name in self.encoders}
         words = None
         if self.words:
-            words = _array([NO_PIECE] * len(before) + self.source.tokenizer.words(pieces, self.source.normalise(text)))
+            source = self.source.as_text()
+            words = _array([NO_PIECE] * len(before) + source.tokenizer.words(_pieces(cut), source.normalise(text)))
         if not self.copies:
-            return Encoded(ids, len(pieces), sequences, words=words)
-        copied, foreign = self._copies(pieces)
-        return Encoded(ids, len(pieces), sequences, _array([NO_PIECE] * len(before) + copied), foreign, words)
+            return Encoded(read, len(cut), sequences, words=words)
+        copied, foreign = self._copies(_pieces(cut))
+        return Encoded(read, len(cut), sequences, _array([NO_PIECE] * len(before) + copied), foreign, words)
 
     def _symbols(self, name: str, ids: Iterable[int]) -> list[int]:
         """A prefix's ids moved behind the source's vocabulary; an unknown piece stays UNK."""
@@ -156,7 +177,7 @@ class Codecs:
 
     def positions(self, encoded: Encoded) -> tuple[str, ...]:
         """The names of what a decoder attends to: the source's tokens, then those of extras with an own encoder."""
-        names = [*self.source.pieces([*encoded.source, EOS])]
+        names = [*self.source.labels(encoded.source), SPECIALS[EOS]]
         for name, ids in encoded.extras.items():
             names += [f"{name}:{piece}" for piece in self.extras[name].pieces([*ids, EOS])]
         return tuple(names)
@@ -172,7 +193,7 @@ class Codecs:
     ) -> tuple[Pair, Encoded]:
         """One encoded example, and its source's side alone; an rng, where given, cuts the texts anew."""
         text, extras = self.texts(inputs)
-        read = self.source.tokens(text, rng)
+        read = self.source.cut(text, rng)
         encoded = self._encoded(text, read, extras, rng)
         pieces = self.target.tokens(target, rng)
         ids = self.target.vocabulary.ids(pieces)
@@ -182,7 +203,8 @@ class Codecs:
         linked = None
         if links is not None:
             said_words = self.target.tokenizer.words(pieces, self.target.normalise(target))
-            read_words = self.source.tokenizer.words(read, self.source.normalise(text))
+            source = self.source.as_text()
+            read_words = source.tokenizer.words(_pieces(read), source.normalise(text))
             linked = _linked(links, read_words, said_words, len(encoded.source) - encoded.own)
         pair = Pair(
             encoded.source, _array(ids), index, encoded.extras, encoded.copies, links=linked, words=encoded.words
@@ -212,6 +234,16 @@ class Codecs:
         """The text of an output, as `TextCodec.decode`, copies included."""
         kept = [int(token) for token in ids if token not in (PAD, BOS, EOS)]
         return self.target.tokenizer.decode(self.said(kept, foreign))
+
+
+def unknown_in(read: Read) -> int:
+    """How many of these ids stand for what training has never seen; of frames none."""
+    return int(np.count_nonzero(read == UNK)) if read.ndim == 1 else 0
+
+
+def _pieces(cut: Cut) -> list[str]:
+    assert not isinstance(cut, np.ndarray), "only a text has pieces"
+    return [*cut]
 
 
 def _array(ids: Sequence[int]) -> Ids:

@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -29,12 +29,14 @@ from seqloom.data.codecs import Codecs, Ids, Pair
 from seqloom.data.columns import Columns, Ragged, picked
 from seqloom.data.examples import Example, links_of, pharaoh
 from seqloom.data.filters import Counts, Limits, encoded, nothing_kept
+from seqloom.data.source import Read
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_write, file_error, read_json
 
 __all__ = ["Corpus", "Counts", "Ids", "Lengths", "Limits", "Pair"]
 
 FORMAT = 2
+FRAMES = "source.frames"
 Lengths = npt.NDArray[np.int64]
 
 
@@ -44,17 +46,23 @@ class _Description(BaseModel):
     format: Literal[2]
     dtype: Literal["<u2", "<i4"]  # of ids
     keep_text: bool
+    features: int | None = None  # F, where sources are frames: their numbers stand where ids would
     extras: list[str]  # those with an encoder of their own
     corpora: list[int]  # pairs of each of several mixed corpora, which stand one after the other
     fingerprint: str  # sha256 of all that a pair holds
     sizes: dict[str, int]  # bytes of every file
 
+    @property
+    def read(self) -> str:
+        """The file of what is read of sources."""
+        return "source.ids" if self.features is None else FRAMES
+
     def needed(self) -> set[str]:
         """The files that every pair is read from."""
         sides = ["source", "target", *(f"extra.{name}" for name in self.extras)]
         texts = ["source.text", "target.text"] if self.keep_text else []
-        ids = [f"{side}.ids" for side in sides]
-        return {"lines", *ids, *texts, *(f"{name}.offsets" for name in (*sides, *texts))}
+        ids = [f"{side}.ids" for side in sides if side != "source"]
+        return {"lines", self.read, *ids, *texts, *(f"{name}.offsets" for name in (*sides, *texts))}
 
 
 class Corpus:
@@ -64,6 +72,7 @@ class Corpus:
         self.folder = folder
         self.fingerprint, self.keeps_text = description.fingerprint, description.keep_text
         self.extras, self.sizes = description.extras, tuple(description.corpora)
+        self.features = description.features
         if missing := description.needed() - description.sizes.keys():
             raise ValueError(f"sizes: {min(missing)} is missing")
         self._arrays = {
@@ -117,7 +126,7 @@ class Corpus:
     def __getitem__(self, index: int) -> Pair:
         weights = self._arrays.get("weights")
         return Pair(
-            self._slice("source.ids", "source", index),
+            self._read(index),
             self._slice("target.ids", "target", index),
             index,
             {name: self._slice(f"extra.{name}.ids", f"extra.{name}", index) for name in self.extras},
@@ -130,7 +139,7 @@ class Corpus:
     @cached_property
     def columns(self) -> Columns | None:
         """All pairs in long arrays; None where they hold more than ids and weights."""
-        if "copies" in self._arrays or "words" in self._arrays or self.has_links:
+        if self.features is not None or "copies" in self._arrays or "words" in self._arrays or self.has_links:
             return None
 
         def side(name: str) -> Ragged:
@@ -148,6 +157,13 @@ class Corpus:
     def pick(self, rows: npt.NDArray[np.int64]) -> Sequence[Pair]:
         """These pairs, ready to be put side by side."""
         return picked(self if self.columns is None else self.columns, rows)
+
+    def _read(self, index: int) -> Read:
+        """S, or S F of frames."""
+        if self.features is None:
+            return self._slice("source.ids", "source", index)
+        first, last = (int(self._arrays["source.offsets"][i]) * self.features for i in (index, index + 1))
+        return np.asarray(self._arrays[FRAMES][first:last]).reshape(-1, self.features)
 
     def _slice(self, name: str, side: str, index: int) -> Ids:
         offsets = self._arrays[f"{side}.offsets"]
@@ -194,7 +210,7 @@ class Corpus:
         return replace(new, weight=pair.weight)
 
 
-def _mapped(path: Path, dtype: np.dtype[np.generic], size: int) -> npt.NDArray[np.integer]:
+def _mapped(path: Path, dtype: np.dtype[np.generic], size: int) -> npt.NDArray[Any]:
     found = path.stat().st_size
     if found != size:
         raise ValueError(f"{path.name} has {found:,} bytes, {size:,} are expected")
@@ -209,7 +225,9 @@ def _dtype(name: str, ids: str) -> np.dtype[np.generic]:
         return np.dtype("<i8")
     if name.endswith(".text"):
         return np.dtype("u1")
-    return np.dtype({"weights": "<f4", "copies": "<i4", "words": "<i4", "alignment.ids": "<i4"}.get(name, ids))
+    return np.dtype(
+        {"weights": "<f4", FRAMES: "<f4", "copies": "<i4", "words": "<i4", "alignment.ids": "<i4"}.get(name, ids)
+    )
 
 
 class _Writer:
@@ -218,7 +236,8 @@ class _Writer:
     def __init__(self, folder: Path, codecs: Codecs, keep_text: bool) -> None:
         self.folder, self.keep_text = folder, keep_text
         self.extras = codecs.encoders
-        size = max(len(codec.vocabulary) for codec in (codecs.source, codecs.target, *codecs.extras.values()))
+        size = max(codec.size for codec in (codecs.source, codecs.target, *codecs.extras.values()))
+        self.features: int | None = None
         self.dtype = "<u2" if size <= 1 << 16 and not codecs.copies else "<i4"  # a copied id has no bound
         self.temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
         self.digest = hashlib.sha256()
@@ -235,7 +254,7 @@ class _Writer:
             raise file_error(error, folder) from None
 
     def add(self, pair: Pair, example: Example) -> None:
-        self._append("source.ids", "source", pair.source)
+        self._add_read(pair.source)
         self._append("target.ids", "target", pair.target)
         for name in self.extras:
             self._append(f"extra.{name}.ids", f"extra.{name}", pair.extras[name])
@@ -254,15 +273,24 @@ class _Writer:
         self.count += 1
         self.kept[example.corpus] += 1
 
+    def _add_read(self, read: Read) -> None:
+        """What is read: ids, or frames, whose ends are counted in frames."""
+        if read.ndim == 1:
+            self._append("source.ids", "source", read)
+            return
+        self.features = read.shape[1]
+        self._append(FRAMES, "source", read.reshape(-1), len(read))
+
     def _add_texts(self, example: Example) -> None:
         texts = {"source": example.source, "target": example.target, "alignment": pharaoh(example.links or ())}
         for name, text in (texts | {f"extra.{name}": text for name, text in example.extras.items()}).items():
             self._append(f"{name}.text", f"{name}.text", np.frombuffer(text.encode("utf-8"), np.uint8))
 
-    def _append(self, name: str, side: str, items: npt.NDArray[np.generic]) -> None:
-        """One more sequence. A side that begins late was empty for all pairs before."""
+    def _append(self, name: str, side: str, items: npt.NDArray[np.generic], length: int | None = None) -> None:
+        """One more sequence of a `length` (by default as many as its items). A side that begins late was empty for all
+        pairs before."""
         self._write(name, items)
-        self.ends[name] = end = self.ends.get(name, 0) + len(items)
+        self.ends[name] = end = self.ends.get(name, 0) + (len(items) if length is None else length)
         offsets = f"{side}.offsets"
         if offsets not in self.files:
             self._file(offsets).write(_int64(0) * (self.count + 1))
@@ -295,6 +323,7 @@ class _Writer:
             "format": FORMAT,
             "dtype": self.dtype,
             "keep_text": self.keep_text,
+            "features": self.features,
             "extras": self.extras,
             "corpora": [self.kept[number] for number in range(max(self.kept) + 1)],
             "fingerprint": self.digest.hexdigest(),

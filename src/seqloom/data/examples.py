@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -44,6 +45,7 @@ class Example:
     weight: float = 1.0  # how much it counts in the loss
     links: Links | None = None  # gold alignment of the first reference; None: not known
     corpus: int = 0  # which of several mixed corpora it is from
+    name: str = ""  # of a source that is a file: how the data write it, wherever they lie
 
     @property
     def target(self) -> str:
@@ -61,7 +63,8 @@ class Example:
     @property
     def shown(self) -> str:
         """The inputs on one line, as a person is shown them: `walk [V;PST]`."""
-        return f"{self.source} [{', '.join(self.extras.values())}]" if self.extras else self.source
+        source = self.name or self.source
+        return f"{source} [{', '.join(self.extras.values())}]" if self.extras else source
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -69,7 +72,25 @@ class Example:
 
         A text without a source is known by itself.
         """
-        return (self.source or self.target, *(text for item in sorted(self.extras.items()) for text in item))
+        return (
+            self.name or self.source or self.target,
+            *(text for item in sorted(self.extras.items()) for text in item),
+        )
+
+    def told(self) -> AbstractContextManager[None]:
+        """Inside, an error about a file that is this example's source says which line names it."""
+        return named_at(self.source, self.where)
+
+
+@contextmanager
+def named_at(source: str, where: str) -> Iterator[None]:
+    """Inside, an error about a file that is a source says where it is named as well."""
+    try:
+        yield
+    except SeqloomError as error:
+        if not error.where or error.where != source or where.startswith(source):
+            raise
+        raise SeqloomError(error.code, error.what, where=f"{where}: {source}", fix=error.fix) from None
 
 
 def weight_of(value: object, where: str) -> float:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from seqloom import config
 from seqloom.data.codec import MAX_CHARACTERS
-from seqloom.data.codecs import Codecs, Encoded, Pair
+from seqloom.data.codecs import Codecs, Encoded, Pair, unknown_in
 from seqloom.data.examples import Example
 from seqloom.data.files import Tally
 from seqloom.errors import SeqloomError
@@ -67,7 +67,8 @@ def encoded(example: Example, codecs: Codecs, limits: Limits, counts: Counts) ->
     counts.read += 1
     verdict = _cheap_verdict(example, codecs.continues)
     if verdict is None:
-        pair, read = codecs.pair(example.inputs, example.target, links=example.links)
+        with example.told():
+            pair, read = codecs.pair(example.inputs, example.target, links=example.links)
         _refuse_uneven(pair, read, codecs, example)
         verdict = _verdict(pair, read, codecs, limits)
     if verdict is not None:
@@ -76,8 +77,8 @@ def encoded(example: Example, codecs: Codecs, limits: Limits, counts: Counts) ->
     counts.kept += 1
     counts.source_tokens += read.own
     counts.target_tokens += len(pair.target)
-    counts.source_unknown += pair.source.tolist().count(UNK)
-    counts.target_unknown += pair.target.tolist().count(UNK)
+    counts.source_unknown += unknown_in(pair.source)
+    counts.target_unknown += unknown_in(pair.target)
     return pair
 
 

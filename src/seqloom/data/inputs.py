@@ -13,6 +13,7 @@ from seqloom.data.examples import Inputs, joined_items
 from seqloom.data.files import STDIN, BadUtf8, Tally, is_regular, resolved, shown
 from seqloom.data.readers import JSON_LINES, read_sources
 from seqloom.data.records import encodable, json_object, one_string, value_of
+from seqloom.data.source import SourceCodec
 from seqloom.errors import SeqloomError
 
 
@@ -23,14 +24,23 @@ class InputForm:
     extras: Sequence[str] = ()
     constants: Mapping[str, str] = field(default_factory=dict)
     json_lines: bool = False
+    codec: SourceCodec | None = None  # of the source; None: it is text
 
     @property
     def columns(self) -> list[str]:
         """What stands on a line: the source, then the extras that are not the same for all, in their order."""
         return ["source", *(name for name in self.extras if name not in self.constants)]
 
-    def inputs(self, line: str, where: str) -> Inputs:
-        """One line as a model is asked."""
+    def inputs(self, line: str, where: str, file: str = "") -> Inputs:
+        """One line (of a `file`) as a model is asked."""
+        found = self._read(line, where)
+        if self.codec is None:
+            return found
+        if isinstance(found, str):
+            return self.codec.located(found, file)
+        return {**found, "source": self.codec.located(found["source"], file)}
+
+    def _read(self, line: str, where: str) -> Inputs:
         if not self.extras and not self.json_lines:
             return line
         if not line.strip():
@@ -73,8 +83,12 @@ def read_inputs(
     base: Path | None = None,
     tally: Tally | None = None,
 ) -> Iterator[Inputs]:
-    """The inputs of a file, a pipe or stdin, line by line."""
-    lines = read_sources(path, on_bad_utf8=on_bad_utf8, base=base, tally=tally)
+    """The inputs of a file, a pipe or stdin, line by line; of a file or folder of sources, these themselves."""
     place = shown(resolved(path, base))
+    themselves = None if form.codec is None else form.codec.inputs(place)
+    if themselves is not None:
+        yield from (form.inputs(source, source) for source in themselves)
+        return
+    lines = read_sources(path, on_bad_utf8=on_bad_utf8, base=base, tally=tally)
     for number, line in enumerate(lines, start=1):
-        yield form.inputs(line, f"{place}:{number}")
+        yield form.inputs(line, f"{place}:{number}", place)

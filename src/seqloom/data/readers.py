@@ -7,6 +7,7 @@ one class and one line in `READERS`; what it promises stands in `reader.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, count, zip_longest
 from pathlib import Path
 from typing import Annotated, Literal, cast
@@ -33,6 +34,7 @@ from seqloom.data.files import (
 )
 from seqloom.data.reader import FilePath, PairSettings, Reader, ReaderSettings, Refuse, raised
 from seqloom.data.records import encodable, json_object, one_string, strings, value_of
+from seqloom.data.source import in_folder
 from seqloom.data.texts import TextReader
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_file, file_error
@@ -281,15 +283,20 @@ def read(
     base: Path | None = None,
     tally: Tally | None = None,
     refuse: Refuse = raised,
+    in_files: bool = False,
 ) -> Iterator[Example]:
     """Examples in file order. What `on_bad_utf8` skips or mends, and lines over 64 MB, are counted in `tally`.
 
+    Where sources are `in_files`, lines name them, relative to the folder of their own file.
     `refuse` hears of every line that has not the promised form; by default the first one is an error.
     """
     counted = Tally() if tally is None else tally
     reader = READERS.build(settings, base=base, on_bad_utf8=on_bad_utf8, tally=counted)
     reader.refuse = refuse
-    return reader.examples()
+    examples = reader.examples()
+    if not in_files:
+        return examples
+    return (replace(one, source=in_folder(one.source, one.file), name=one.source) for one in examples)
 
 
 def read_sources(

@@ -53,8 +53,8 @@ class ByWords:
         assert corpus.columns is not None, "pairs with more than ids are cut one by one"
         self.corpus, self.columns, self.seed = corpus, corpus.columns, seed
         keep = len(corpus) <= MOST_TEXTS
-        sides = (codecs.source, codecs.target)
-        self.sides = [_Side(codec, keep) if codec.tokenizer.samples else None for codec in sides]
+        sides = (codecs.source.as_text(), codecs.target)  # only texts stand in columns
+        self.sides = [_Side(codec, keep) if codec.samples else None for codec in sides]
 
     def __call__(self, epoch: int, indices: Numbers, times: Numbers) -> Columns:
         first = np.random.SeedSequence((self.seed, epoch)).generate_state(2, np.uint64)

@@ -91,7 +91,7 @@ def _encoder(encoder: TransformerEncoder) -> Spec:
     layers = [layer for layer in encoder.layers if isinstance(layer, EncoderLayer)]
     spec = transformer_spec.TransformerEncoderSpec(len(layers), **_shape(layers, encoder.entrance))
     embedding = encoder.vectors.embedding
-    assert embedding is not None, "a model of tokens"
+    assert isinstance(embedding, Embedding), "a model of tokens"
     _entrance(spec, spec.embeddings[0], encoder.entrance, embedding)
     _norm_at_the_end(spec, encoder.norm)
     for one, layer in zip(spec.layer, layers, strict=True):

@@ -11,7 +11,7 @@ from seqloom import config
 from seqloom.batch import Source
 from seqloom.models.contracts import Encoder, Memory
 from seqloom.nn.dropout import CheapDropout
-from seqloom.nn.frontends import Embedding, Vectors
+from seqloom.nn.frontends import Frontend, Vectors
 from seqloom.nn.tape import tap
 
 Dropout = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -26,7 +26,7 @@ class Bag(Encoder):
         activation: Literal["tanh", "relu"] = "tanh"
         dropout: Dropout = 0.0
 
-    def __init__(self, settings: Settings, *, embedding: Embedding | None, frames: int | None = None) -> None:
+    def __init__(self, settings: Settings, *, embedding: Frontend | None, frames: int | None = None) -> None:
         super().__init__()
         self.vectors = Vectors(embedding, frames)
         self.width, self.summary_sizes = settings.width, ((settings.width,),)

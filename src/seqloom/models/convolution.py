@@ -20,7 +20,7 @@ from seqloom.config import kind_of
 from seqloom.models.contracts import Encoder, Memory
 from seqloom.nn.dropout import CheapDropout
 from seqloom.nn.entrance import Entrance, StackSettings, draw_xavier, from_the_start
-from seqloom.nn.frontends import Embedding, Vectors
+from seqloom.nn.frontends import Frontend, Vectors
 from seqloom.nn.layers import mean_of_real
 from seqloom.nn.positions import POSITIONS
 from seqloom.nn.tape import listening, tap
@@ -41,7 +41,7 @@ class ConvolutionalEncoder(Encoder):
                 raise ValueError("positions: rotary ones turn queries and keys, and a convolution has none")
             return self
 
-    def __init__(self, settings: Settings, *, embedding: Embedding | None, frames: int | None = None) -> None:
+    def __init__(self, settings: Settings, *, embedding: Frontend | None, frames: int | None = None) -> None:
         super().__init__()
         self.width, self.summary_sizes = settings.width, ((settings.width,),)
         self.vectors = Vectors(embedding, frames)

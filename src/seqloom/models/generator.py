@@ -16,7 +16,7 @@ from torch import nn
 from seqloom import config
 from seqloom.batch import Batch, Source, Tokens
 from seqloom.models.contracts import Decoder, Head, State
-from seqloom.nn.frontends import Embedding
+from seqloom.nn.frontends import Frontend
 from seqloom.nn.tape import Tape
 from seqloom.shapes import Features, Float, Nll, Rows, RowTokens, StepLogProbs, Tensor
 from seqloom.specials import BOS
@@ -97,7 +97,7 @@ class Generator(nn.Module, ABC):
         """State before the first target token, for B sources x `hypotheses` rows."""
 
     @abstractmethod
-    def embeddings(self) -> Mapping[str, Embedding]:
+    def embeddings(self) -> Mapping[str, Frontend]:
         """The embedding of each side, under the names that the settings give them."""
 
     @property

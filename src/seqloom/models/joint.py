@@ -23,7 +23,7 @@ from seqloom.models.generator import Generator, GeneratorSettings, shifted
 from seqloom.models.heads import HEADS, Linear
 from seqloom.models.tables import DECODERS
 from seqloom.models.transformer import TransformerDecoder
-from seqloom.nn.frontends import EMBEDDINGS, SOURCE, TARGET, Embedding, Learned
+from seqloom.nn.frontends import EMBEDDINGS, SOURCE, TARGET, Embedding, Frontend, Learned
 from seqloom.nn.tape import Tape, told_apart
 from seqloom.shapes import Features, Float, Int, Tensor
 from seqloom.specials import SEP
@@ -85,7 +85,7 @@ class Joint(Generator):
             settings.head, features=self.decoder.width, vocabulary=target_vocabulary, tied=tied
         )
 
-    def embeddings(self) -> Mapping[str, Embedding]:
+    def embeddings(self) -> Mapping[str, Frontend]:
         return {"target": self.embedding, "source": self.embedding}
 
     def start(self, sources: Mapping[str, Source], hypotheses: int) -> State:

@@ -22,7 +22,7 @@ from seqloom.models.language import LanguageModel
 from seqloom.models.memories import FURTHER, FurtherSource, joined
 from seqloom.models.rnn import Luong, RecurrentEncoder
 from seqloom.models.tables import DECODERS, ENCODERS
-from seqloom.nn.frontends import EMBEDDINGS, Embedding, Learned, OneHot
+from seqloom.nn.frontends import EMBEDDINGS, FRONTENDS, Embedding, Frontend, Learned, OneHot
 from seqloom.shapes import Rows, StepLogProbs
 
 
@@ -37,7 +37,7 @@ class EncoderDecoder(Generator):
 
     class Settings(GeneratorSettings):
         kind: Literal["encoder_decoder"] = "encoder_decoder"
-        source_embedding: Annotated[config.Settings, Kind(EMBEDDINGS)] = Learned.Settings()
+        source_embedding: Annotated[config.Settings, Kind(FRONTENDS)] = Learned.Settings()
         target_embedding: Annotated[config.Settings, Kind(EMBEDDINGS)] = Learned.Settings()
         shared: bool = False  # source and target use one embedding (and so one vocabulary)
         tied: bool = False  # the output matrix is the target embedding
@@ -133,15 +133,15 @@ class EncoderDecoder(Generator):
         target_vocabulary: int,
         extras: Mapping[str, tuple[config.Settings, int]] | None = None,
     ) -> None:
-        """`extras` are further sources by name: how each is read, and the size of its vocabulary."""
+        """Of a source of frames the "vocabulary" is F, the features of each. `extras` are further sources by name: how
+        each is read, and the size of its vocabulary."""
         super().__init__()
         assert not settings.shared or source_vocabulary == target_vocabulary
         heard = settings.target_embedding if settings.decoder.listens else OneHot.Settings()  # it learns nothing
         target = EMBEDDINGS.build(heard, vocabulary=target_vocabulary)
-        source = (
-            target if settings.shared else EMBEDDINGS.build(settings.source_embedding, vocabulary=source_vocabulary)
-        )
-        self.source_embedding, self.target_embedding = source, target
+        source = target if settings.shared else FRONTENDS.build(settings.source_embedding, vocabulary=source_vocabulary)
+        self.source_embedding: Frontend = source
+        self.target_embedding: Embedding = target
         self.encoder: Encoder = ENCODERS.build(settings.encoder, embedding=source)
         # "extra_": a module cannot have every name that a source can ("type", "keys")
         self.apart = settings.decoder.apart
@@ -184,7 +184,7 @@ class EncoderDecoder(Generator):
         assert isinstance(source, Tokens), "only tokens can be copied"
         return State(state.rows, {**state.sources, **copyable(source, self.target_embedding.vocabulary)})
 
-    def embeddings(self) -> Mapping[str, Embedding]:
+    def embeddings(self) -> Mapping[str, Frontend]:
         return {"target": self.target_embedding, "source": self.source_embedding}
 
 

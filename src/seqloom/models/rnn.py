@@ -27,7 +27,7 @@ from seqloom.models.bridge import Bridge, FirstState
 from seqloom.models.contracts import Decoder, DecoderSettings, Encoder, Memory, State
 from seqloom.nn.attention import Attention, AttentionSettings, SelfAttention
 from seqloom.nn.dropout import CheapDropout
-from seqloom.nn.frontends import TARGET, Embedding, Vectors
+from seqloom.nn.frontends import TARGET, Embedding, Frontend, Vectors
 from seqloom.nn.layers import COMPOSITIONS, Composition, Concatenation, spread
 from seqloom.nn.recurrent import CELLS, LSTM, Bidirectional, Cell, keep_ended, reverse
 from seqloom.nn.scores import SCORES, Bilinear
@@ -57,7 +57,7 @@ class RecurrentEncoder(Encoder):
                 raise ValueError(f"width: a bidirectional encoder needs an even width, got {self.width}")
             return self
 
-    def __init__(self, settings: Settings, *, embedding: Embedding | None, frames: int | None = None) -> None:
+    def __init__(self, settings: Settings, *, embedding: Frontend | None, frames: int | None = None) -> None:
         super().__init__()
         self.vectors = Vectors(embedding, frames)
         self.width, self.reverse = settings.width, settings.reverse

@@ -34,7 +34,7 @@ from seqloom.models.convolution import ConvolutionalEncoder
 from seqloom.models.rnn import RecurrentEncoder
 from seqloom.models.transformer import TransformerEncoder
 from seqloom.nn.dropout import dropped
-from seqloom.nn.frontends import SOURCE, Embedding, Vectors
+from seqloom.nn.frontends import SOURCE, Frontend, Vectors
 from seqloom.nn.recurrent import LSTM, Bidirectional
 from seqloom.nn.tape import told_apart
 from seqloom.shapes import Bool, Float, Int, Tensor
@@ -219,9 +219,9 @@ class SpelledEncoder(Encoder):
         word_dropout: float = Field(0.1, ge=0.0, lt=1.0)  # share of the words whose row is not looked at in training
         words: Annotated[config.Settings, Kind(WORD_ENCODERS)] = RecurrentEncoder.Settings()
 
-    def __init__(self, settings: Settings, *, embedding: Embedding | None, frames: int | None = None) -> None:
+    def __init__(self, settings: Settings, *, embedding: Frontend | None, frames: int | None = None) -> None:
         super().__init__()
-        if embedding is None:
+        if embedding is None or embedding.reads != "text":
             raise SeqloomError(
                 "E_RECIPE",
                 "a spelled encoder reads the letters of words, and frames have none",

@@ -28,7 +28,7 @@ from seqloom.models.single import Cross, Layer, Shape, SingleSteps
 from seqloom.nn.dropout import CheapDropout
 from seqloom.nn.entrance import Dropout, Entrance, StackSettings, draw_xavier, from_the_start
 from seqloom.nn.feedforward import Activation, FeedForward
-from seqloom.nn.frontends import TARGET, Embedding, Vectors
+from seqloom.nn.frontends import TARGET, Embedding, Frontend, Vectors
 from seqloom.nn.fusion import compiling, fusible
 from seqloom.nn.layers import mean_of_real
 from seqloom.nn.multihead import CrossHeads, Grown, HeadWeights, Kept, Remembered, SelfHeads, View
@@ -155,7 +155,7 @@ class TransformerEncoder(Encoder):
     class Settings(TransformerSettings):
         kind: Literal["transformer"] = "transformer"
 
-    def __init__(self, settings: Settings, *, embedding: Embedding | None, frames: int | None = None) -> None:
+    def __init__(self, settings: Settings, *, embedding: Frontend | None, frames: int | None = None) -> None:
         super().__init__()
         self.width, self.summary_sizes = settings.width, ((settings.width,),)
         self.vectors = Vectors(embedding, frames)

@@ -1,4 +1,4 @@
-"""Front ends: how a source or target token becomes a vector (learned, one-hot, or given).
+"""Front ends: how what is read becomes vectors: tokens (learned, one-hot) or frames (given, and projected).
 
 Taps: `source.embedded` = what an encoder reads (B S E), passed by the source, then by each extra in turn;
 `target.embedded` = what a decoder reads (N T E). A joint model passes both, each with its own tokens.
@@ -7,7 +7,7 @@ Taps: `source.embedded` = what an encoder reads (B S E), passed by the source, t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -25,10 +25,17 @@ from seqloom.specials import PAD
 SOURCE, TARGET = "source.embedded", "target.embedded"
 
 
-class Embedding(nn.Module, ABC):
-    """Token ids to vectors of width `width`."""
+class Frontend(nn.Module, ABC):
+    """What is read to vectors of width `width`."""
 
     width: int
+    reads: ClassVar[str]  # the kind of source (`source.kind` of a recipe)
+
+
+class Embedding(Frontend):
+    """Token ids to vectors of width `width`."""
+
+    reads = "text"
 
     @abstractmethod
     def forward(self, ids: Int[Tensor, "B S"]) -> Float[Tensor, "B S D"]: ...
@@ -93,13 +100,40 @@ class OneHot(Embedding):
         return self.width
 
 
+class Projection(Frontend):
+    """W x + b of a frame's F features. Drawn so that normalised frames become as large as learned embeddings are."""
+
+    reads = "frames"
+
+    class Settings(config.Settings):
+        kind: Literal["projection"] = "projection"
+        width: int = Field(256, ge=1)
+
+    def __init__(self, settings: Settings, *, vocabulary: int) -> None:
+        """`vocabulary` is F here: what a front end must know of its source."""
+        super().__init__()
+        self.width = settings.width
+        self.weight = nn.Parameter(torch.empty(settings.width, vocabulary))
+        self.bias = nn.Parameter(torch.empty(settings.width))  # the end of a source is a frame of zeros: b alone
+        nn.init.normal_(self.weight, std=(settings.width * vocabulary) ** -0.5)
+        nn.init.normal_(self.bias, std=settings.width**-0.5)
+
+    def forward(self, frames: Float[Tensor, "B S F"]) -> Float[Tensor, "B S D"]:
+        return F.linear(frames, self.weight, self.bias)
+
+
 EMBEDDINGS: Table[Embedding] = Table("embeddings", {"learned": Learned, "onehot": OneHot})
 
 
-class Vectors(nn.Module):
-    """A source as vectors with a mask: tokens through an embedding, frames as they are given."""
+FRONTENDS: Table[Frontend] = Table(
+    "frontends", {"learned": Learned, "onehot": OneHot, "projection": Projection}
+)  # of sources; a target is always tokens
 
-    def __init__(self, embedding: Embedding | None, frames: int | None = None) -> None:
+
+class Vectors(nn.Module):
+    """A source as vectors with a mask: through its front end, or frames as they are given."""
+
+    def __init__(self, embedding: Frontend | None, frames: int | None = None) -> None:
         super().__init__()
         self.embedding = embedding
         width = embedding.width if embedding is not None else frames

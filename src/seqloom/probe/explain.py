@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -24,6 +24,7 @@ from seqloom.errors import SeqloomError
 from seqloom.models.generator import Generator
 from seqloom.nn.tape import Replacement, Tape
 from seqloom.probe.align import Looked, Picks
+from seqloom.probe.bins import FEW, averaged, bins_of, labels_of, summed
 from seqloom.probe.tree import Tree
 from seqloom.probe.within import within_source, within_taps
 from seqloom.shapes import Tensor
@@ -104,6 +105,7 @@ class Explanation:
     tree: Tree | None = None  # how the answer was found, where it was searched for
     extras: Mapping[str, str] = field(default_factory=dict)
     truncated: bool = False  # the answer was cut off: its end is not its own
+    frames: int = 0  # so many of the first positions are frames: neighbours may be drawn as one
 
     @property
     def log_prob(self) -> float:
@@ -143,6 +145,10 @@ class Explanation:
             what = "this model has no attention: what it read reaches it through its states alone"
             raise SeqloomError("E_USAGE", what, fix="train a decoder with attention, such as model.decoder.kind: luong")
         self.check(layer, head)
+        if words and self.frames:
+            raise SeqloomError("E_USAGE", "--words: frames have no words", fix="leave --words out")
+        if self.frames > FEW:
+            return self.binned(FEW).map(layer, head)
         if words:
             probabilities = [float(np.exp(self._of_word(self.said, word))) for word in range(max(self.said) + 1)]
             merged = self.by_words(Picks(layer, head)).astype(np.float32)
@@ -152,6 +158,20 @@ class Explanation:
         shown = chosen if head is None else chosen[head - 1 : head]
         tokens = tuple(told.token for told in self.output)
         return AttentionMap(self.source, tokens, shown, np.exp([told.log_prob for told in self.output], dtype="f4"))
+
+    def binned(self, most: int) -> Explanation:
+        """The same with neighbouring frames merged to at most so many bins, each named by its first frame."""
+        if self.frames <= most:
+            return self
+        places = bins_of(self.frames, len(self.source), most)
+        return replace(
+            self,
+            source=labels_of(self.source, places),
+            read=(-1,) * (int(places[-1]) + 1),
+            weights=summed(self.weights, places),
+            within_source=averaged(self.within_source, places),
+            frames=most,
+        )
 
     def check(self, layer: int | None, head: int | None) -> None:
         """E_USAGE for a layer or a head that this model has not got."""
@@ -173,6 +193,7 @@ class Explanation:
             "truncated": self.truncated,
             "source_tokens": list(self.source),
             "source_words": list(self.read),
+            **({"source_frames": self.frames} if self.frames else {}),
             "output": [told.as_dict() for told in self.output],
             "output_words": list(self.said),
             "weights": _plain(self.weights),
@@ -230,6 +251,7 @@ def explained(
         weights=_stacked(network.attended(tape, batch), (len(ids), len(source))),
         within_source=_stacked(within_source(tape, network, batch), (len(source), len(source))),
         within_output=_stacked([tape.joined(name, dim=2) for name in said], (len(ids), len(ids))),
+        frames=forced.encoded.frames,
     )
 
 

@@ -107,6 +107,7 @@ def _explanation(
         within_source=np.zeros((0, 0, size, size), dtype=np.float32),
         within_output=np.zeros((0, 0, length, length), dtype=np.float32),
         truncated=read.truncated,
+        frames=encoded.frames,
     )
 
 

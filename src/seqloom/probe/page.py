@@ -24,6 +24,7 @@ from jaxtyping import Float32
 
 from seqloom.config import Plain
 from seqloom.errors import SeqloomError
+from seqloom.probe.bins import MANY, bins_of, summed
 from seqloom.probe.explain import Explanation, Told
 from seqloom.probe.origins import Attribution
 from seqloom.probe.tree import WORDS, Tree
@@ -129,10 +130,11 @@ def _hash(text: str) -> str:
 
 
 def packed_answer(found: Explanation, attribution: Attribution | None = None) -> dict[str, Plain]:
+    places, found = bins_of(found.frames, len(found.source), MANY), found.binned(MANY)
     stacks = {"source": found.weights, "within_source": found.within_source, "within_output": found.within_output}
     if attribution is not None:
         of_source, of_output = (shares.astype(np.float32)[None, None] for shares in attribution.shares())
-        stacks |= {"from_source": of_source, "from_output": of_output}
+        stacks |= {"from_source": summed(of_source, places), "from_output": of_output}
     attention: dict[str, Plain] = {name: _packed(stack) for name, stack in stacks.items() if len(stack)}
     return {
         "text": found.text,

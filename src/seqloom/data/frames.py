@@ -1,0 +1,146 @@
+"""Frames: a source that is a sequence of feature vectors, one .npy file of (time, features) each.
+
+What stands in the data is the file's name, relative to the list that names it. Features are brought to mean 0 and
+deviation 1, which is learned from the training set and travels in the bundle (or taken from each file by itself), and
+neighbours may be stacked into one longer frame, so that there are fewer positions (Sak et al. 2015).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from random import Random
+from typing import Literal, cast
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from seqloom.data.arrays import MAX_FEATURES, Header, Values, files_in
+from seqloom.data.source import Cut, Read, SourceCodec, SourceSettings, Texts, in_folder
+from seqloom.errors import SeqloomError
+from seqloom.files import atomic_write, read_json
+
+FILE = "frames.json"
+LEAST = 1e-6  # a deviation below this part of the mean is that of a constant feature: it is left as it is
+Statistics = npt.NDArray[np.float64]  # F
+
+
+class FramesCodec(SourceCodec):
+    """A file of frames <-> normalised numbers."""
+
+    unit = "frame"
+
+    class Settings(SourceSettings):
+        kind: Literal["frames"] = "frames"
+        features: int | None = Field(None, ge=1, le=MAX_FEATURES)  # F of every file; null: that of the first
+        normalise: Literal["training", "each", "none"] = "training"  # by the training set's mean and deviation, or own
+        stack: int = Field(1, ge=1, le=100)  # so many neighbours are one position
+        rate: float | None = Field(None, gt=0.0)  # frames a second: positions are then shown as times
+        in_files = True
+
+    def __init__(self, settings: Settings, mean: Statistics, deviation: Statistics) -> None:
+        self.settings: FramesCodec.Settings = settings
+        self.mean, self.deviation = mean, deviation
+
+    @classmethod
+    def train(cls, settings: SourceSettings, texts: Texts, seed: int, base: Path | None = None) -> FramesCodec:
+        """Mean and deviation of every feature over all frames, in one pass (Chan et al. 1979); nothing is drawn."""
+        settings = cast(FramesCodec.Settings, settings)
+        count, mean, squares = 0, np.zeros(0), np.zeros(0)
+        for path in filter(str.strip, texts()):
+            header = Header.read(path)
+            _check_features(header, settings.features or len(mean) or header.features)
+            values = header.values().astype(np.float64)
+            if not count:
+                mean, squares = np.zeros(header.features), np.zeros(header.features)
+            own, total = values.mean(0), count + len(values)
+            squares += ((values - own) ** 2).sum(0) + (own - mean) ** 2 * (count * len(values) / total)
+            mean += (own - mean) * (len(values) / total)
+            count = total
+        if not count:
+            raise SeqloomError("E_EMPTY", "no file of frames to learn from", fix="check the data")
+        deviation = np.sqrt(squares / count)
+        return cls(settings, mean, np.where(deviation > LEAST * np.maximum(1.0, np.abs(mean)), deviation, 1.0))
+
+    @property
+    def size(self) -> int:
+        return len(self.mean) * self.settings.stack
+
+    def cut(self, text: str, rng: Random | None = None) -> Values:
+        header = Header.read(text)
+        _check_features(header, len(self.mean))
+        return self._stacked(self._normalised(header.values()))
+
+    def _normalised(self, values: Values) -> Values:
+        if self.settings.normalise == "none":
+            return values
+        mean, deviation = self.mean, self.deviation
+        if self.settings.normalise == "each":
+            mean, own = values.mean(0, dtype=np.float64), values.std(0, dtype=np.float64)
+            deviation = np.where(own > LEAST * np.maximum(1.0, np.abs(mean)), own, 1.0)
+        return ((values - mean) / deviation).astype(np.float32)
+
+    def _stacked(self, values: Values) -> Values:
+        """S F as ceil(S / k) kF; what is missing at the end is zero, the mean."""
+        size = self.settings.stack
+        if size == 1:
+            return values
+        return np.pad(values, ((0, -len(values) % size), (0, 0))).reshape(-1, size * values.shape[1])
+
+    def numbers(self, cut: Cut) -> Read:
+        assert isinstance(cut, np.ndarray)
+        return cut
+
+    def length(self, text: str) -> int:
+        return math.ceil(Header.read(text).frames / self.settings.stack)
+
+    def labels(self, read: Read) -> list[str]:
+        """The frame at which each position begins, counted from 0; its time where the rate is known."""
+        firsts = range(0, len(read) * self.settings.stack, self.settings.stack)
+        rate = self.settings.rate
+        return [str(first) if rate is None else f"{first / rate:.2f}s" for first in firsts]
+
+    def words(self, text: str) -> list[int]:
+        return [-1] * self.length(text)
+
+    def inputs(self, place: str) -> list[str] | None:
+        return files_in(place)
+
+    def located(self, text: str, file: str) -> str:
+        return in_folder(text, file)
+
+    def difference(self, other: SourceCodec) -> str:
+        mine, theirs = (one.settings.model_dump(mode="json", exclude={"rate"}) for one in (self, other))
+        if mine["kind"] != theirs["kind"]:
+            return f"kind differs: {mine['kind']}, {theirs['kind']}"
+        return next((f"{key} differs: {mine[key]}, {theirs[key]}" for key in mine if mine[key] != theirs[key]), "")
+
+    @property
+    def learned(self) -> dict[str, list[float]]:
+        return {"mean": self.mean.tolist(), "deviation": self.deviation.tolist()}
+
+    def save(self, folder: Path) -> None:
+        atomic_write(folder / FILE, json.dumps(self.learned).encode())
+
+    @classmethod
+    def load(cls, settings: SourceSettings, folder: Path) -> FramesCodec:
+        path, fix = folder / FILE, "copy the bundle again, or train again"
+        raw = read_json(path, 100 * MAX_FEATURES, "means and deviations of frames", fix)
+        try:
+            mean, deviation = (np.array(raw[key], dtype=np.float64) for key in ("mean", "deviation"))
+            if not (mean.ndim == deviation.ndim == 1 and 0 < len(mean) == len(deviation) and (deviation > 0).all()):
+                raise ValueError("wrong shapes")
+        except (KeyError, TypeError, ValueError):
+            what = "not the means and deviations of frames"
+            raise SeqloomError("E_BUNDLE", what, where=str(path), fix=fix) from None
+        return cls(cast(FramesCodec.Settings, settings), mean, deviation)
+
+
+def _check_features(header: Header, expected: int) -> None:
+    if header.features != expected:
+        turned = header.frames == expected
+        what = f"{header.features:,} features a frame, but {expected:,} are expected"
+        fix = "it looks like (features, time): save x.T" if turned else "give every file the same features"
+        raise SeqloomError("E_DATA", what, where=header.path, fix=fix)

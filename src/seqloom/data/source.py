@@ -1,0 +1,116 @@
+"""What every kind of source can do, whatever it is made of: text, frames; and what stands in a recipe for it.
+
+A kind of source is a codec here (from what a person names to numbers), a front end in `nn/frontends.py` (from numbers
+to vectors) and a part of a batch in `batch.py`. Its codec is trained once, travels in the bundle, and reads the same at
+training and at prediction. Whoever needs the words of a text asks for it (`as_text`): other kinds refuse.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from seqloom import config
+from seqloom.config import kind_of
+from seqloom.errors import SeqloomError
+
+if TYPE_CHECKING:
+    from seqloom.data.codec import TextCodec
+
+Read = npt.NDArray[np.integer] | npt.NDArray[np.floating]  # one source: ids (S), or frames (S F)
+Texts = Callable[[], Iterable[str]]  # a fresh pass over the texts (or names of files) at every call
+Cut = Sequence[str] | npt.NDArray[np.floating]  # S: pieces of a text, or frames
+
+
+class SourceSettings(config.Settings):
+    """How a source is read."""
+
+    kind: str
+    in_files: ClassVar[bool] = False  # True: a source is a file by itself, which the data only name
+
+
+class SourceCodec(ABC):
+    """What is asked, as numbers."""
+
+    unit: ClassVar[str]  # what its positions are called: "token"
+    settings: SourceSettings
+
+    @classmethod
+    @abstractmethod
+    def train(cls, settings: SourceSettings, texts: Texts, seed: int, base: Path | None = None) -> SourceCodec:
+        """Learn from the training set. `base` is what files named in the settings are relative to."""
+
+    @classmethod
+    @abstractmethod
+    def load(cls, settings: SourceSettings, folder: Path) -> SourceCodec: ...
+
+    @abstractmethod
+    def save(self, folder: Path) -> None: ...
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """V, the different tokens; or F, the features of a frame: what a front end must know."""
+
+    @property
+    def natural(self) -> bool:
+        """Is it natural text, which may be split into sentences?"""
+        return False
+
+    @property
+    def samples(self) -> bool:
+        """May the same source be cut in several ways?"""
+        return False
+
+    @abstractmethod
+    def cut(self, text: str, rng: Random | None = None) -> Cut:
+        """The S positions of a source; with an rng a random segmentation where there is one."""
+
+    @abstractmethod
+    def numbers(self, cut: Cut) -> Read:
+        """What a model reads of these positions."""
+
+    @abstractmethod
+    def labels(self, read: Read) -> list[str]:
+        """How the positions are called where a person sees them."""
+
+    @abstractmethod
+    def words(self, text: str) -> list[int]:
+        """For each position the word of the text that it is a part of, counted from 0; -1: none."""
+
+    @abstractmethod
+    def difference(self, other: SourceCodec) -> str:
+        """The setting by which the other reads a source differently, in a few words; empty where none does."""
+
+    @property
+    @abstractmethod
+    def learned(self) -> object:
+        """What it learned from the training set, to be compared: a vocabulary; means and deviations."""
+
+    def length(self, text: str) -> int:
+        """How many positions a source has."""
+        return len(self.cut(text))
+
+    def inputs(self, place: str) -> list[str] | None:
+        """The sources that a file or folder is by itself; None where its lines are the sources."""
+        return None
+
+    def located(self, text: str, file: str) -> str:
+        """A source as the model is asked, from how a line of `file` writes it."""
+        return text
+
+    def as_text(self) -> TextCodec:
+        what = f"this model reads {kind_of(self.settings)}, and that is about the words of a text"
+        raise SeqloomError("E_USAGE", what, fix="ask it of a model whose source is text")
+
+
+def in_folder(text: str, file: str) -> str:
+    """The place of a file that a list names: relative to the list's folder, or to the current one where it is piped."""
+    text = text.strip()
+    return text if not text or file in ("-", "<stdin>", "") else str(Path(file).parent / text)
