@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoints, distributions
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, get_args
 
@@ -132,6 +133,12 @@ def _merged(default: Settings, given: Mapping[str, object]) -> dict[str, object]
     return kept
 
 
+@cache
+def _installed() -> EntryPoints:
+    """What other packages offer: all of them are asked once, which takes a while, and not for each table."""
+    return EntryPoints(point for package in distributions() for point in package.entry_points)
+
+
 class Table(Generic[T]):
     """A literal table `kind -> class`; third parties add rows by the entry point group `seqloom.<name>`.
 
@@ -146,7 +153,7 @@ class Table(Generic[T]):
     def _extend(self) -> None:
         if not self._extended:
             self._extended = True
-            for point in entry_points(group=f"seqloom.{self.name}"):
+            for point in _installed().select(group=f"seqloom.{self.name}"):
                 self._rows.setdefault(point.name, point.load())
 
     def __iter__(self) -> Iterator[str]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import importlib
 import math
+import os
 import pkgutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -403,3 +406,24 @@ def test_a_recipe_trains_as_long_as_it_says_and_no_default_ends_it_sooner() -> N
     assert (recipe.training.steps, recipe.training.epochs, recipe.training.patience) == (9, None, None)
     with pytest.raises(SeqloomError, match="training"):
         recipe_from({"data": {"train": "x.tsv"}}, "test")
+
+
+def test_other_packages_add_rows_by_entry_points(tmp_path: Path) -> None:
+    """An installed package whose metadata name a class in the group `seqloom.<table>`: its kind can be used."""
+    (tmp_path / "their_scores.py").write_text(
+        "from typing import Literal\nfrom seqloom import config\n"
+        "class Theirs:\n    class Settings(config.Settings):\n"
+        "        kind: Literal['theirs'] = 'theirs'\n        size: int = 3\n"
+    )
+    about = tmp_path / "their_scores-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: their-scores\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[seqloom.shapes]\ntheirs = their_scores:Theirs\n")
+    asks = (
+        "from seqloom.config import Table\n"
+        "table = Table('shapes', {})\n"
+        "print(table.settings({'kind': 'theirs', 'size': 5}).size, *table, *Table('others', {}))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run([sys.executable, "-c", asks], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["5", "theirs"]
