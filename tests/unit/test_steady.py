@@ -13,7 +13,7 @@ from seqloom.search.constraints import CONSTRAINTS
 from seqloom.search.frontier import best, by_keys
 from seqloom.search.limits import Limits
 from seqloom.search.loop import Wishes, searched
-from seqloom.search.steady import Moment, grid, steady
+from seqloom.search.steady import STRIDE, Moment, grid, steady
 from seqloom.search.strategies import STRATEGIES
 from seqloom.specials import EOS
 
@@ -123,8 +123,9 @@ def test_a_moment_is_overwritten_by_the_next() -> None:
     buffers: Moment = walk.moment.clone()
     places = [tensor.data_ptr() for tensor in buffers.tensors()]
     wanted = searched(network("transformer"), some_sources(), settings, Wishes())
-    for _ in range(walk.most):
-        buffers.copy_(walk.after(buffers))
+    assert walk.most % STRIDE == 0
+    for _ in range(walk.most // STRIDE):
+        buffers.copy_(walk.strides(buffers))
     assert [tensor.data_ptr() for tensor in buffers.tensors()] == places
     found = walk.hypotheses(buffers, walk.most)
     assert [one[0].tokens for one in found[:5]] == [one[0].tokens for one in wanted]
@@ -139,8 +140,15 @@ def test_the_best_by_keys_are_the_best() -> None:
         for count in (1, 3, 11, 97):
             for wanted, found in zip(best(values, count), by_keys(values, count), strict=True):
                 assert torch.equal(wanted, found)
-    wide = torch.randn(4, 40_000) * 100
-    assert torch.equal(best(wide, 10)[1], by_keys(wide, 10)[1])
+    for width in (40_000, 40_063, 640):
+        wide = torch.randn(4, width) * 100
+        assert torch.equal(best(wide, 10)[1], by_keys(wide, 10)[1])
+        equals = torch.randint(-2, 2, (4, width)).float()  # by blocks too, the earlier of equals is the better
+        equals[2] = -torch.inf
+        equals[3, : width - 3] = -torch.inf
+        for count in (1, 5, 10):
+            expected = equals.sort(dim=1, descending=True, stable=True).indices[:, :count]
+            assert torch.equal(by_keys(equals, count)[1], expected)
 
 
 def test_the_grid_is_coarse_and_never_below() -> None:

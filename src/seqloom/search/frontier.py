@@ -196,7 +196,20 @@ def best(values: Float[Tensor, "B M"], count: int) -> tuple[Float[Tensor, "B R"]
 
 
 def by_keys(values: Float[Tensor, "B M"], count: int) -> tuple[Float[Tensor, "B R"], Int[Tensor, "B R"]]:
-    """`best` of float32 without a look at what was found: the order of values, then of places, as one whole number.
+    """`best` of float32 without a look at what was found. Of a long row, by blocks: the `count` best stand in the
+    `count` blocks whose maxima are best, of equal ones the earlier (else as many would be better than one of them)."""
+    blocks = values.shape[1] // BLOCK
+    if blocks < MANY_BLOCKS * count:
+        return _keyed(values, count)
+    whole, rest = values[:, : blocks * BLOCK].view(-1, blocks, BLOCK), values[:, blocks * BLOCK :]
+    chosen = _keyed(whole.amax(2), count)[1].sort(1).values  # B R, in their order, so that equals keep theirs
+    cells = whole.gather(1, chosen[..., None].expand(-1, -1, BLOCK)).flatten(1)
+    top, place = _keyed(torch.cat([cells, rest], 1), count)
+    return top, _unblocked(place, chosen, blocks)
+
+
+def _keyed(values: Float[Tensor, "B M"], count: int) -> tuple[Float[Tensor, "B R"], Int[Tensor, "B R"]]:
+    """The order of values, then of places, as one whole number.
 
     The bits of a float, read as a whole number, are in the order of the floats, backwards for the negative ones. No
     two keys are equal, so `topk` has no choice.
@@ -209,6 +222,13 @@ def by_keys(values: Float[Tensor, "B M"], count: int) -> tuple[Float[Tensor, "B 
     return values.gather(1, index), index
 
 
+def _unblocked(place: Int[Tensor, "B R"], chosen: Int[Tensor, "B C"], blocks: int) -> Int[Tensor, "B R"]:
+    """Places among the cells of C chosen blocks, and of what no block holds, as places in the whole row."""
+    count = chosen.shape[1]
+    inside = chosen.gather(1, (place // BLOCK).clamp(max=count - 1)) * BLOCK + place % BLOCK
+    return torch.where(place < count * BLOCK, inside, place + (blocks - count) * BLOCK)
+
+
 def _largest(values: Float[Tensor, "B M"], count: int) -> tuple[Float[Tensor, "B R"], Int[Tensor, "B R"]]:
     """`topk`; on a CPU of a long row by blocks: its `count` largest stand in the `count` blocks of largest maxima."""
     width = values.shape[1]
@@ -219,8 +239,7 @@ def _largest(values: Float[Tensor, "B M"], count: int) -> tuple[Float[Tensor, "B
     chosen = whole.amax(2).topk(count, sorted=False).indices  # B R
     cells = whole.gather(1, chosen[..., None].expand(-1, -1, BLOCK)).flatten(1)
     top, place = torch.cat([cells, rest], 1).topk(count)
-    inside = chosen.gather(1, (place // BLOCK).clamp(max=count - 1)) * BLOCK + place % BLOCK
-    return top, torch.where(place < count * BLOCK, inside, place + (blocks - count) * BLOCK)
+    return top, _unblocked(place, chosen, blocks)
 
 
 class Trail:

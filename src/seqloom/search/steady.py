@@ -26,7 +26,7 @@ from seqloom.search.strategies import STRATEGIES
 from seqloom.shapes import Float, Int, Tensor
 from seqloom.specials import EOS
 
-LOOK_EVERY = 4  # steps between two questions whether all is done
+STRIDE = 4  # steps that are recorded as one, and after which is asked whether all is done
 MOST_RECORDINGS = 100  # each holds the caches of its shape
 
 _OWN = tuple(field.name for field in fields(Frontier) if field.name not in ("endings", "notes"))
@@ -76,7 +76,7 @@ class SteadyWalk:
     def __init__(self, walk: Walk) -> None:
         assert not walk.steps, "a walk that has begun has lost its first shape"
         self.walk, frontier = walk, walk.frontier
-        self.most = grid(int(frontier.limits.max()) + 1)  # one more to end
+        self.most = -(-grid(int(frontier.limits.max()) + 1) // STRIDE) * STRIDE  # one more to end
         shape = (self.most, *frontier.last.shape)
         whole, real = frontier.last.new_zeros(shape), frontier.log_probs.new_zeros(shape)
         scorers = [scorer for scorer in walk.scorers if isinstance(scorer, Holding)]
@@ -100,19 +100,32 @@ class SteadyWalk:
         rules.advance(frontier.last.flatten())
         return Moment(frontier, tuple(walk.states), tuple(rules.states), moment.trail, moment.step + 1)
 
+    def strides(self, moment: Moment) -> Moment:
+        """As many tokens further as are recorded together: what they change is copied back once for all of them."""
+        for _ in range(STRIDE):
+            moment = self.after(moment)
+        return moment
+
     def found(self) -> list[list[Hypothesis]]:
         """Step by step, without a recording."""
         moment, steps = self.moment, 0
-        while steps < self.most and not (steps % LOOK_EVERY == 0 and bool(moment.frontier.done.all())):
-            moment, steps = self.after(moment), steps + 1
+        while steps < self.most and not bool(moment.frontier.done.all()):
+            moment, steps = self.strides(moment), steps + STRIDE
         return self.hypotheses(moment, steps)
 
+    @torch.inference_mode()
     def hypotheses(self, moment: Moment, steps: int) -> list[list[Hypothesis]]:
-        """Of every source, once all are done, after so many steps."""
-        if bool(moment.frontier.totals.isnan().any()):
+        """Of every source, once all are done, after so many steps.
+
+        They are read back where the interpreter runs: some hundred operations on a few numbers, which a GPU would be
+        sent one by one.
+        """
+        frontier = _mapped(moment.frontier, Tensor.cpu)
+        if bool(frontier.totals.isnan().any()):
             raise diverged()
-        self.walk.frontier = moment.frontier
-        self.walk.trail = Trail.of([_four(column[step] for column in moment.trail) for step in range(steps)])
+        self.walk.frontier = frontier
+        trail = [column[:steps].cpu() for column in moment.trail]
+        self.walk.trail = Trail.of([_four(column[step] for column in trail) for step in range(steps)])
         return self.walk.hypotheses()
 
 
@@ -181,7 +194,7 @@ class Recordings:
             torch.cuda.synchronize(self._device)
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             try:
-                moment.copy_(walk.after(moment))
+                moment.copy_(walk.strides(moment))
             finally:
                 graph.capture_end()
         torch.cuda.current_stream(self._device).wait_stream(self._stream)
@@ -190,7 +203,7 @@ class Recordings:
 
 @dataclass(frozen=True)
 class _Recorded:
-    """One step, written down."""
+    """A few steps, written down."""
 
     walk: SteadyWalk  # whose plan and constraints the kernels belong to
     moment: Moment  # what they read and overwrite
@@ -203,8 +216,8 @@ class _Recorded:
         steps, done = 0, False
         while steps < walk.most and not done:
             self.graph.replay()
-            steps += 1
-            done = steps % LOOK_EVERY == 0 and bool(self.moment.frontier.done.all())
+            steps += STRIDE
+            done = bool(self.moment.frontier.done.all())
         return walk.hypotheses(self.moment, steps)
 
 

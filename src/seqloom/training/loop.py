@@ -38,7 +38,7 @@ from seqloom.training.state import Interval, Snapshot, TrainState
 from seqloom.training.updates import Taken, updates
 
 SKIPS_IN_A_ROW = 20  # under `nonfinite: skip`, more than these is divergence and not bad luck
-PREPARED = 8  # groups of batches made ahead while a GPU computes
+PREPARED = 128  # groups of batches made ahead while a GPU computes: a pool that is cut anew takes as long as many steps
 LOWER_IS_BETTER = ("nll", "loss", "perplexity", "ter", "wer", "cer", "per", "ece")
 
 
