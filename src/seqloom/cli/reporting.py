@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,6 +67,12 @@ def written(path: Path, write: Callable[[], object], quiet: bool = False) -> Non
     except SeqloomError as error:
         line = f"no report: {error.line.removeprefix('seqloom: ')}"
     except Exception as error:  # a fault of the report's own
-        line = f"no report: {type(error).__name__}: {error}".splitlines()[0]
+        line = f"no report: {type(error).__name__}: {error}".splitlines()[0] + f" ({_place(error)})"
     if not quiet:
         say.talk(line)
+
+
+def _place(error: Exception) -> str:
+    """Where in seqloom it went wrong, for whoever is told of it."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "seqloom" in Path(frame.filename).parts]
+    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "outside seqloom"
