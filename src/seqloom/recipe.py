@@ -290,6 +290,17 @@ class Recipe(Settings):
         return self
 
     @model_validator(mode="after")
+    def _targets_fit(self) -> Recipe:
+        kind, decoder = kind_of(self.target.tokenizer), kind_of(self.model.parts["decoder"])
+        if self.model.measures != (kind == "number"):
+            what = "says numbers" if self.model.measures else "says no numbers"
+            fix = "set target.tokenizer: number" if self.model.measures else "set model.decoder: number"
+            raise ValueError(f"target.tokenizer: a {decoder} decoder {what}, and it is {kind}; {fix}")
+        if "target" in self.model.may_be_empty and kind != "set":
+            raise ValueError(f"target.tokenizer: a {decoder} decoder says sets of labels; set target.tokenizer: set")
+        return self
+
+    @model_validator(mode="after")
     def _windows_fit(self) -> Recipe:
         flows = any(one.flows for sets in self.data.sets.values() for one in sets)
         if self.batching.window is None:
@@ -382,6 +393,7 @@ def joined_codecs(
         labels=model.labels,
         in_place=model.in_place,
         continues=model.continues,
+        may_be_empty=model.may_be_empty,
     )
 
 

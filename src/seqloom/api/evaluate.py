@@ -16,7 +16,7 @@ from pathlib import Path
 
 from seqloom.api.diagnose import Diagnoses, diagnose
 from seqloom.api.frequencies import TrainingWords
-from seqloom.api.labelled import NO_TABLES, LabelTables, refuse_uneven, seen
+from seqloom.api.labelled import NO_TABLES, LabelTables, refuse_unfit, seen
 from seqloom.api.load import load
 from seqloom.api.model import Model
 from seqloom.api.options import Options
@@ -184,7 +184,7 @@ class Judge:
     ) -> RunEvaluation:
         """What a model says to the examples, with all that only a model can tell; `diagnosing` searches once more."""
         options = options or Options(on_long="skip")
-        refuse_uneven(model, examples)
+        refuse_unfit(model, examples)
         started_at = time.perf_counter()
         predictions = list(model.predict([example.inputs for example in examples], options))
         seconds = time.perf_counter() - started_at

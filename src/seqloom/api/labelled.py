@@ -39,10 +39,15 @@ def check_labels(recipe: Recipe, codecs: Codecs, where: str, tell: Callable[[str
         tell(f"caution: {', '.join(cut)} counts the words of labels such as {named!r}; 'exact' counts whole labels")
 
 
-def refuse_uneven(model: Model, examples: Iterable[Example]) -> None:
-    """E_ALIGN, with file and line, for an example that has not one tag for each word; of other models nothing."""
-    if model.codecs.in_place:
-        for example in examples:
+def refuse_unfit(model: Model, examples: Iterable[Example]) -> None:
+    """E_ALIGN or E_DATA, with file and line, for what a model cannot be judged by.
+
+    That is an example that has not one tag for each word, and a reference that is no number where numbers are said.
+    """
+    for example in examples:
+        for reference in example.references:
+            model.target.tokenizer.refuse(reference, example.where)
+        if model.codecs.in_place:
             encoded(example, model.codecs, model.recipe.data.limits, Counts())
 
 

@@ -35,7 +35,7 @@ from seqloom.data.files import Tally
 from seqloom.data.filters import Counts, refuse_nothing
 from seqloom.data.readers import files_of
 from seqloom.data.recutting import recutting
-from seqloom.data.source import SourceCodec, SourceSettings
+from seqloom.data.tokenizers import TOKENIZERS
 from seqloom.data.windows import WindowBatches, judged, stream
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_folder, atomic_write
@@ -115,7 +115,7 @@ class Prepared:
     def _trained_codecs(self) -> Codecs:
         """Learned from the training pairs; by the split's seed, so that runs of other seeds share their tokens."""
         recipe, train = self.recipe, self.datasets.train
-        refuse_nothing(self.datasets.given(), self.datasets.tally, self._named("train"), recipe.model.continues)
+        refuse_nothing(self.datasets.given(), self.datasets.tally, self._named("train"), recipe.model.may_be_empty)
         self._refuse_empty("train", train)
         if self.start is not None:
             first = self._first(self.start)
@@ -148,17 +148,22 @@ class Prepared:
     def _trained_codec(self, settings: SourceSettings, *sides: str) -> SourceCodec:
         last: list[Example] = []  # of which a text was given out
 
+    def _trained_codec(self, settings: TextCodec.Settings, *sides: str) -> TextCodec:
+        tokenizer = TOKENIZERS[kind_of(settings.tokenizer)]
+
         def texts() -> Iterator[str]:
             for one in self.datasets.train():
-                last[:] = [one]
                 named = {"source": one.source, "target": one.target, **one.extras}
-                yield from (named[side] for side in sides)
+                for side in sides:
+                    if named[side].strip():
+                        tokenizer.refuse(named[side], one.where)
+                    yield named[side]
 
         try:
-            return CODECS[kind_of(settings)].train(settings, texts, self.recipe.data.split.seed)
+            return TextCodec.train(settings, texts, self.recipe.data.split.seed)
         except SeqloomError as error:
-            with last[0].told() if last else nullcontext():
-                raise error
+            where = error.where or self._named("train")
+            raise SeqloomError(error.code, error.what, where=where, fix=error.fix) from None
 
     def _trained_extras(self) -> dict[str, TextCodec]:
         extras = self.recipe.extras.items()

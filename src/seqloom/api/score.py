@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from seqloom.api.labelled import refuse_uneven
+from seqloom.api.labelled import refuse_unfit
 from seqloom.api.model import Model, PairScore
 from seqloom.api.reading import CHUNK_LINES
 from seqloom.data.readers import Example
@@ -47,7 +47,7 @@ def score_examples(model: Model, examples: Iterable[Example], chunk: int = CHUNK
     while batch := list(islice(iterator, chunk)):
         for example in batch:
             refuse_long(model, example)
-        refuse_uneven(model, batch)
+        refuse_unfit(model, batch)
         yield from model.score((example.inputs, example.target) for example in batch)
 
 

@@ -18,8 +18,8 @@ from pydantic import Field, model_validator
 from seqloom import config
 from seqloom.config import Kind, kind_of
 from seqloom.data.files import resolved
-from seqloom.data.source import Cut, Read, SourceCodec, SourceSettings, Texts
-from seqloom.data.tokenizers import TOKENIZERS, Tokenizer
+from seqloom.data.tokenizer import Tokenizer
+from seqloom.data.tokenizers import TOKENIZERS
 from seqloom.data.vocabulary import Vocabulary
 from seqloom.errors import SeqloomError
 from seqloom.specials import BOS, EOS, PAD
@@ -94,6 +94,8 @@ class TextCodec(SourceCodec):
             vocabulary = Vocabulary(pieces)
         else:
             vocabulary = Vocabulary.count(map(tokenizer.encode, passes()), chosen.max_size, chosen.min_count)
+        if tokenizer.ordered:
+            vocabulary = vocabulary.in_order()
         if not vocabulary.ordinary:
             raise SeqloomError("E_EMPTY", "the vocabulary is empty", fix="check the data, or lower min_count")
         return cls(settings, tokenizer, vocabulary)

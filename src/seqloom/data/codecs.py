@@ -7,7 +7,7 @@ Nothing is padded here, and no end is added: that belongs to batches.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -83,12 +83,14 @@ class Codecs:
         labels: bool = False,
         in_place: bool = False,
         continues: bool = False,
+        may_be_empty: Collection[str] = (),
     ) -> None:
         """`words`: sources say which word each of their tokens is a part of. `labels`: targets are labels, of which no
         other can be learned or said than those of training. `in_place`: one for each word of the source. `continues`:
-        a source is the beginning of the text that the target goes on with, and may be empty."""
+        a source is the beginning of the text that the target goes on with. `may_be_empty`: the sides that may."""
         self.extras, self.prefixes, self.copies, self.words = dict(extras or {}), tuple(prefixes), copies, words
         self.labels, self.in_place, self.continues = labels, in_place, continues
+        self.may_be_empty = frozenset(may_be_empty)
         symbols: list[str] = []
         self._first: dict[str, int] = {}  # name of a prefix -> id of its first ordinary piece
         for name in self.prefixes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -65,10 +65,10 @@ class Counts:
 def encoded(example: Example, codecs: Codecs, limits: Limits, counts: Counts) -> Pair | None:
     """The encoded pair, or None where a filter skips it; either way it is counted once."""
     counts.read += 1
-    verdict = _cheap_verdict(example, codecs.continues)
+    verdict = _cheap_verdict(example, codecs.may_be_empty)
     if verdict is None:
-        with example.told():
-            pair, read = codecs.pair(example.inputs, example.target, links=example.links)
+        codecs.target.tokenizer.refuse(example.target, example.where)
+        pair, read = codecs.pair(example.inputs, example.target, links=example.links)
         _refuse_uneven(pair, read, codecs, example)
         verdict = _verdict(pair, read, codecs, limits)
     if verdict is not None:
@@ -82,15 +82,12 @@ def encoded(example: Example, codecs: Codecs, limits: Limits, counts: Counts) ->
     return pair
 
 
-def _cheap_verdict(example: Example, alone: bool) -> str | None:
-    """Blank texts are empty, and enormous ones are long: nobody needs to tokenize them to know.
-
-    Targets may stand `alone`: then a source may be empty.
-    """
+def _cheap_verdict(example: Example, may_be_empty: Collection[str]) -> str | None:
+    """Blank texts are empty, and enormous ones are long: nobody needs to tokenize them to know."""
     for side, text in (("source", example.source), ("target", example.target)):
         if len(text) > MAX_CHARACTERS:
             return f"long_{side}"
-        if (not text or text.isspace()) and not (alone and side == "source"):
+        if (not text or text.isspace()) and side not in may_be_empty:
             return f"empty_{side}"
     if any(len(text) > MAX_CHARACTERS for text in example.extras.values()):
         return "long_extra"
@@ -100,9 +97,9 @@ def _cheap_verdict(example: Example, alone: bool) -> str | None:
 def _verdict(pair: Pair, read: Encoded, codecs: Codecs, limits: Limits) -> str | None:
     """The first filter that these lengths fail, if any."""
     source, target = read.own, len(pair.target)
-    if not source and not codecs.continues:
+    if not source and "source" not in codecs.may_be_empty:
         return "empty_source"
-    if not target:
+    if not target and "target" not in codecs.may_be_empty:
         return "empty_target"
     if source > limits.max_source:
         return "long_source"
@@ -127,11 +124,11 @@ def _refuse_uneven(pair: Pair, read: Encoded, codecs: Codecs, example: Example) 
         raise SeqloomError("E_ALIGN", what, where=example.where, fix=fix)
 
 
-def refuse_nothing(examples: Iterable[Example], tally: Tally, where: str, alone: bool = False) -> None:
+def refuse_nothing(examples: Iterable[Example], tally: Tally, where: str, may_be_empty: Collection[str] = ()) -> None:
     """E_EMPTY, with every filter's count, where no pair has text on both sides; the first that has ends the search."""
     counts = Counts()
     for example in examples:
-        verdict = _cheap_verdict(example, alone)
+        verdict = _cheap_verdict(example, may_be_empty)
         if verdict is None:
             return
         counts.read += 1

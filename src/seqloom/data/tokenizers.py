@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import cache, cached_property, lru_cache
 from itertools import chain
@@ -24,101 +24,11 @@ from sentencepiece import SentencePieceProcessor
 from seqloom import config
 from seqloom.config import Table
 from seqloom.data import subwords
-from seqloom.data.examples import words_of_pieces
-from seqloom.data.merging import Cuts, Merges, Numbers
+from seqloom.data.examples import ITEMS, words_of_pieces
+from seqloom.data.levels import Number
+from seqloom.data.tokenizer import Tokenizer, Untrained
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_write
-
-
-class Tokenizer(ABC):
-    """Cuts a text into pieces and joins pieces to a text. Law 9: joining what was cut gives the text back."""
-
-    Settings: type[config.Settings]
-    text_like: ClassVar[bool] = False  # natural text, which `predict` may split into sentences
-    fixed_inventory: ClassVar[bool] = False  # `pieces()` lists all it can produce; otherwise they are counted from data
-
-    @classmethod
-    @abstractmethod
-    def train(cls, settings: config.Settings, texts: Iterable[str], seed: int) -> Self:
-        """Learn from texts what there is to learn (for most kinds: nothing, and the texts are not read)."""
-
-    @abstractmethod
-    def encode(self, text: str) -> list[str]: ...
-
-    @abstractmethod
-    def decode(self, pieces: Sequence[str]) -> str:
-        """The text of any pieces, also of those a model invents: never fails."""
-
-    def encode_sampled(self, text: str, rng: Random) -> list[str]:
-        """One of several ways to cut the text, for training; the rng alone decides which."""
-        return self.encode(text)
-
-    @property
-    def samples(self) -> bool:
-        """Whether `encode_sampled` differs from `encode`: then a corpus must keep its texts."""
-        return False
-
-    def parts(self, text: str) -> list[str]:
-        """The text in parts that no piece crosses, by which it can be sampled."""
-        return [text]
-
-    def cuts(self, parts: Sequence[str], numbers: Numbers) -> Cuts:
-        """One of several ways to cut each part, for training; its number decides which, always the same one."""
-        names: dict[str, int] = {}
-        cut = [self._cut(part, number) for part, number in zip(parts, numbers.tolist(), strict=True)]
-        pieces = [names.setdefault(piece, len(names)) for pieces in cut for piece in pieces]
-        return Cuts([*names], np.array(pieces, np.int64), np.fromiter(map(len, cut), np.int64, len(cut)))
-
-    def _cut(self, part: str, number: int) -> list[str]:
-        return self.encode(part)
-
-    def pieces(self) -> list[str] | None:
-        """Every piece there can be, or None where pieces are counted from data."""
-        return None
-
-    def surface(self, piece: str) -> str:
-        """The piece as it reads in a text, marks taken off: what word vectors and frequencies are looked up by."""
-        return piece
-
-    def edge(self, piece: str) -> str:
-        """What of a piece decides how the next one is joined to it; for most tokenizers nothing does."""
-        return ""
-
-    def added(self, piece: str, edge: str | None) -> bytes | None:
-        """The UTF-8 that a piece adds to a text which ends with such an edge (None: which it begins).
-
-        None where that cannot be told piece by piece; outputs then cannot be held to a pattern. Law: added up they are
-        what `decode` gives.
-        """
-        return None
-
-    def words(self, pieces: Sequence[str], text: str) -> list[int]:
-        """For each piece of this text the word between blanks that it is a part of, counted from 0; -1 for blanks."""
-        return list(words_of_pieces([self.surface(piece) for piece in pieces], text))
-
-    def save(self, folder: Path) -> None:
-        """Write what `train` learned; nothing for kinds that learn nothing."""
-        return None
-
-    @classmethod
-    @abstractmethod
-    def load(cls, settings: config.Settings, folder: Path) -> Self: ...
-
-
-class _Untrained(Tokenizer):
-    """A tokenizer that learns nothing: its settings are all of it."""
-
-    def __init__(self, settings: config.Settings) -> None:
-        self.settings = settings
-
-    @classmethod
-    def train(cls, settings: config.Settings, texts: Iterable[str], seed: int) -> Self:
-        return cls(settings)
-
-    @classmethod
-    def load(cls, settings: config.Settings, folder: Path) -> Self:
-        return cls(settings)
-
 
 # --- words -------------------------------------------------------------------------------------------------------
 
@@ -147,7 +57,7 @@ def _joined(part: str) -> tuple[str, ...]:
     return tuple(pieces)
 
 
-class Words(_Untrained):
+class Words(Untrained):
     """Words and punctuation, fully reversible.
 
     A single space between two pieces is understood; where there is none, the symbol (not the word) carries a joiner:
@@ -194,7 +104,7 @@ class Words(_Untrained):
 # --- characters, bytes, symbols ----------------------------------------------------------------------------------
 
 
-class Characters(_Untrained):
+class Characters(Untrained):
     """One piece per Unicode code point, spaces too."""
 
     class Settings(config.Settings):
@@ -210,7 +120,7 @@ class Characters(_Untrained):
         return piece.encode("utf-8")
 
 
-class Bytes(_Untrained):
+class Bytes(Untrained):
     """The UTF-8 bytes: 256 pieces and nothing is ever unknown. Printable ASCII shows as itself, the rest as <C3>."""
 
     fixed_inventory = True
@@ -238,7 +148,7 @@ class Bytes(_Untrained):
         return list(self._pieces)
 
 
-class Symbols(_Untrained):
+class Symbols(Untrained):
     """What stands between separators, for phonemes and tags. Empty symbols vanish: `AH  B` is `AH B`."""
 
     class Settings(config.Settings):
@@ -259,7 +169,33 @@ class Symbols(_Untrained):
         return (piece if edge is None else self.separator + piece).encode("utf-8")
 
 
-class Whole(_Untrained):
+class LabelSet(Untrained):
+    """Labels between separators, each once and in the order of their names: `b; a; b` is `a;b`, and nothing is none.
+
+    Blanks around a label, and how many stand inside of it, do not count.
+    """
+
+    ordered = True
+
+    class Settings(config.Settings):
+        kind: Literal["set"] = "set"
+        separator: str = Field(default=ITEMS, min_length=1)
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.separator = settings.separator
+
+    def encode(self, text: str) -> list[str]:
+        return sorted({" ".join(label.split()) for label in text.split(self.separator)} - {""})
+
+    def decode(self, pieces: Sequence[str]) -> str:
+        return self.separator.join(pieces)
+
+    def added(self, piece: str, edge: str | None) -> bytes | None:
+        return (piece if edge is None else self.separator + piece).encode("utf-8")
+
+
+class Whole(Untrained):
     """The whole text is one piece: a label, whatever is written in it."""
 
     class Settings(config.Settings):
@@ -396,6 +332,8 @@ TOKENIZERS: Table[Tokenizer] = Table(
         "bytes": Bytes,
         "symbols": Symbols,
         "whole": Whole,
+        "set": LabelSet,
+        "number": Number,
         "bpe": Bpe,
         "unigram": Unigram,
     },

@@ -50,6 +50,11 @@ class Vocabulary:
         kept = [(piece, count) for piece, count in ranked[:max_size] if count >= min_count]
         return cls([piece for piece, _ in kept], [count for _, count in kept])
 
+    def in_order(self) -> Vocabulary:
+        """The same pieces by their names."""
+        pieces = sorted(self._pieces)
+        return Vocabulary(pieces, None if self.counts is None else [self.counts[piece] for piece in pieces])
+
     def with_symbols(self, symbols: Sequence[str]) -> Vocabulary:
         """The same pieces with these symbols behind them (instead of those it has)."""
         counts = None if self.counts is None else list(self.counts.values())

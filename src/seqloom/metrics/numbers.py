@@ -15,21 +15,17 @@ import numpy as np
 from jaxtyping import Float64
 
 from seqloom.errors import SeqloomError
+from seqloom.figures import FIX, no_number, number_in
 from seqloom.metrics.base import Counted, Metric, Statistics, Total, Values
 
-LARGEST = 1e100  # of either sign: squares and their sums must be finite as well
 CONSTANT = 1e-12  # a variance below this share of the mean square is rounding
 
 
 def number_of(text: str, side: str, row: int) -> float:
     """The number that a text writes; E_DATA names the sentence where it writes none."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not abs(number) <= LARGEST:
-        what = f"the {side} {text[:40]!r} is no finite number (up to {LARGEST:g})"
-        raise SeqloomError("E_DATA", what, where=f"sentence {row + 1}", fix="write numbers like 3 or -0.25")
+    number = number_in(text)
+    if number is None:
+        raise SeqloomError("E_DATA", f"the {side} {no_number(text)}", where=f"sentence {row + 1}", fix=FIX)
     return number
 
 

@@ -36,8 +36,10 @@ class Memory:
 class State:
     """What a decoder (or constraint) carries between calls.
 
-    `rows` tensors have N = B*K rows, row b*K + k: one per hypothesis. `sources` tensors have B rows: memory is not
-    copied K times. Everything that changes is a tensor, positions too, so that one tree map serves each method.
+    `rows` tensors have N = B*K rows, row b*K + k: one per hypothesis. One that is called `ahead` (N W) tells search the
+    log-probability of the likeliest rest after each token, where a decoder knows it. `sources` tensors have B rows:
+    memory is not copied K times. Everything that changes is a tensor, positions too, so that one tree map serves each
+    method.
     """
 
     __slots__ = ("rows", "sources")
@@ -133,6 +135,16 @@ class DecoderSettings(config.Settings):
     @property
     def in_place(self) -> bool:
         """Does every token that it says belong to the source's word of the same place?"""
+        return False
+
+    @property
+    def may_say_nothing(self) -> bool:
+        """Is an output without any token one that it learns, and not a mistake in the data?"""
+        return False
+
+    @property
+    def measures(self) -> bool:
+        """Are its tokens levels of a scale, in their order?"""
         return False
 
     @property

@@ -76,6 +76,16 @@ class GeneratorSettings(config.Settings, ABC):
         return False
 
     @property
+    def may_be_empty(self) -> frozenset[str]:
+        """Which side of an example ("source", "target") may have no text, and is no mistake in the data then?"""
+        return frozenset({"source"} if self.continues else ())
+
+    @property
+    def measures(self) -> bool:
+        """Are targets numbers on a scale?"""
+        return False
+
+    @property
     def compares(self) -> bool:
         """Does it compare its sources, so that there must be two or more with encoders?"""
         return False

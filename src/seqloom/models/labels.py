@@ -1,5 +1,5 @@
-"""Decoders that say what a source is: one label for all of it (an acceptor, n -> 1), or one for each of its words (a
-transducer, n -> n).
+"""Decoders that say what a source is: one label for all of it, several or none, or a number (acceptors, n -> 1), or a
+label for each of its words (a transducer, n -> n).
 
 They are decoders like all others, so that training, search, n-best lists, ensembles, confidences, evaluation and
 explanations are theirs as well. With s_1 ... s_n the memory and C labels,
@@ -8,6 +8,11 @@ explanations are theirs as well. With s_1 ... s_n the memory and C labels,
              (Yang et al. 2016); then comes the end, for certain. Of several sources f is of all their states together,
              of each by itself and compared (`comparing.py`), or one of them asks the others:
              [c; q], c = sum_t a_t s_t, a = softmax_t(score(q, s_t)), q its summary (Hermann et al. 2015)
+    labels   every label by itself, p_c = sigmoid(w_c f(s)); those that are there are said in the order of their ids:
+             p(next is c | the last was b) = p_c prod_{b<k<c} (1 - p_k),  p(the end | b) = prod_{k>b} (1 - p_k)
+    number   one of C levels of an even grid, p(k | x) ~ exp(-(k - m)^2 / 2 d^2), m and d of f(s): least squares, and
+             how sure of it; what is likeliest is the level nearest to m. The outer levels are a margin, so that nearly
+             all of the bell lies on the grid; m itself stays in the middle, the range of what was learned (ADR 0016)
     tags     p(y_t | x) = softmax(W s_t), word by word; after the last word comes the end, for certain
 
 Tags may know their neighbours: a linear-chain conditional random field (Lafferty et al. 2001), read from left to right.
@@ -23,13 +28,14 @@ log-probabilities, the head is `none`. Neither decoder reads what was said but f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field, model_validator
 from torch import nn
 from torch.nn import functional as F
 
+from seqloom.figures import MARGIN
 from seqloom.models.bag import Dropout
 from seqloom.models.comparing import BETWEEN, Between, pair_features, pair_width, parts_of
 from seqloom.models.contracts import Decoder, DecoderSettings, Encoder, Memory, State
@@ -45,10 +51,11 @@ from seqloom.specials import EOS, SPECIALS
 
 TAP = "decoder.attention"
 FIRST = len(SPECIALS)  # the id of the first label: special tokens are none
+NARROWEST, USUAL_WIDTH = 0.5, 0.1  # of the bell of a number: in levels, and of all levels, before anything is learned
 
 
 class LabelSettings(DecoderSettings):
-    """What both decoders can be told."""
+    """What these decoders can be told."""
 
     hidden: int | None = Field(None, ge=1)  # width of a layer before the output, relu(U x + c); null: none
     dropout: Dropout = 0.0
@@ -68,11 +75,14 @@ class LabelSettings(DecoderSettings):
 
 
 class Labels(Decoder):
-    """What both decoders have: an output layer over the C labels, and an end that is certain."""
+    """What these decoders have: an output layer, over the C labels mostly, and an end that mostly is certain."""
 
     sure_of_end = True
 
-    def __init__(self, settings: LabelSettings, *, embedding: Embedding, features: int) -> None:
+    def __init__(
+        self, settings: LabelSettings, *, embedding: Embedding, features: int, outputs: int | None = None
+    ) -> None:
+        """`outputs` of the layer; None: one for each label."""
         super().__init__()
         self.width = embedding.vocabulary
         assert self.width > FIRST, "there is no label"
@@ -81,7 +91,7 @@ class Labels(Decoder):
         self.hidden = nn.Sequential()
         if hidden is not None:
             self.hidden.extend([nn.Linear(features, hidden), nn.ReLU(), CheapDropout(settings.dropout)])
-        self.output = nn.Linear(features if hidden is None else hidden, self.width - FIRST)
+        self.output = nn.Linear(features if hidden is None else hidden, outputs or self.width - FIRST)
 
     def scores(self, vectors: Float[Tensor, "*r D"]) -> Float[Tensor, "*r C"]:
         return exact(self.output(self.hidden(self.dropout(vectors))))
@@ -103,46 +113,50 @@ class Labels(Decoder):
         return state.with_rows(said=state.rows["said"] + (tokens.shape[1] if lengths is None else lengths))
 
 
-class Label(Labels):
-    """One label for all that was read. Tap: `decoder.attention` = the weights of the words (N H T S).
+class WholeSettings(LabelSettings):
+    """How all that was read becomes one vector."""
+
+    pooling: Literal["last", "mean", "max", "attention"] = "attention"  # a source as one vector
+    attention: AttentionSettings = AttentionSettings()  # where `pooling` is attention
+    compare: Literal["none", "features", "attention"] = "none"  # none: the states of all sources are one memory
+    between: AttentionSettings = AttentionSettings(score=ScaledDot.Settings())  # where `compare` is attention
+    query: str | None = None  # a further source that asks: its summary is the query of `attention`
+
+    @property
+    def attends(self) -> bool:
+        return self.pooling == "attention"
+
+    @property
+    def apart(self) -> bool:
+        return self.compare != "none" or self.query is not None
+
+    @property
+    def asked_by(self) -> str | None:
+        return self.query
+
+    @model_validator(mode="after")
+    def _agrees(self) -> WholeSettings:
+        if self.query is not None and self.compare != "none":
+            raise ValueError(
+                f"query: either {self.query} asks or it is compared; leave query out, or set compare: none"
+            )
+        if self.query is not None and not self.attends:
+            raise ValueError("query: it asks by the weights of attention; set pooling: attention")
+        if self.compare == "attention" and self.pooling == "last":
+            raise ValueError("pooling: positions that were compared have no last state; use mean, max or attention")
+        return self
+
+
+class Whole(Labels):
+    """Says something of all that was read. Tap: `decoder.attention` = the weights of the words (N H T S).
 
     The weights of sources that are compared are shares of one whole: with k sources each has 1/k of it.
     """
 
-    class Settings(LabelSettings):
-        kind: Literal["label"] = "label"
-        pooling: Literal["last", "mean", "max", "attention"] = "attention"  # a source as one vector
-        attention: AttentionSettings = AttentionSettings()  # where `pooling` is attention
-        compare: Literal["none", "features", "attention"] = "none"  # none: the states of all sources are one memory
-        between: AttentionSettings = AttentionSettings(score=ScaledDot.Settings())  # where `compare` is attention
-        query: str | None = None  # a further source that asks: its summary is the query of `attention`
-
-        @property
-        def attends(self) -> bool:
-            return self.pooling == "attention"
-
-        @property
-        def apart(self) -> bool:
-            return self.compare != "none" or self.query is not None
-
-        @property
-        def asked_by(self) -> str | None:
-            return self.query
-
-        @model_validator(mode="after")
-        def _agrees(self) -> Label.Settings:
-            if self.query is not None and self.compare != "none":
-                raise ValueError(
-                    f"query: either {self.query} asks or it is compared; leave query out, or set compare: none"
-                )
-            if self.query is not None and not self.attends:
-                raise ValueError("query: it asks by the weights of attention; set pooling: attention")
-            if self.compare == "attention" and self.pooling == "last":
-                raise ValueError("pooling: positions that were compared have no last state; use mean, max or attention")
-            return self
+    outputs: ClassVar[int | None] = None  # of the output layer; None: one for each label
 
     def __init__(
-        self, settings: Settings, *, embedding: Embedding, encoder: Encoder, sources: Sequence[str] = ("source",)
+        self, settings: WholeSettings, *, embedding: Embedding, encoder: Encoder, sources: Sequence[str] = ("source",)
     ) -> None:
         assert len(sources) > 1 or not settings.apart, "there is nothing to compare the source with"
         self.pooling, self.compare, self.query = settings.pooling, settings.compare, settings.query
@@ -152,7 +166,8 @@ class Label(Labels):
             query = encoder.width if self.query is None else summary
             attention = Attention(settings.attention, query=query, memory=encoder.width, name=TAP)
             width = attention.width
-        super().__init__(settings, embedding=embedding, features=self._features(width, summary, len(sources)))
+        pooled = self._features(width, summary, len(sources))
+        super().__init__(settings, embedding=embedding, features=pooled, outputs=self.outputs)
         self.attention = attention
         self.between: Between | None = None
         if self.compare == "attention":
@@ -195,13 +210,19 @@ class Label(Labels):
         return memory.states.masked_fill(~memory.mask[..., None], -torch.inf).amax(1)
 
     def forward(self, tokens: RowTokens, state: State, lengths: Rows | None = None) -> tuple[Features, State]:
+        scores = self.scores(self.vectors(tokens, state))
+        return self.spoken(scores, tokens, state), self.after(tokens, state, lengths)
+
+    def vectors(self, tokens: RowTokens, state: State) -> Float[Tensor, "N T F"]:
+        """What is decided by, at every step."""
         rows, steps = tokens.shape
         if self.attention is not None:
-            vectors = self._looked(self.attention, rows, steps, state.sources)  # N T F
-        else:
-            vectors = spread(state.sources["pooled"], rows)[:, None].expand(-1, steps, -1)
-        features = self.said(self.scores(vectors), self.places(tokens, state) == 0)
-        return features, self.after(tokens, state, lengths)
+            return self._looked(self.attention, rows, steps, state.sources)
+        return spread(state.sources["pooled"], rows)[:, None].expand(-1, steps, -1)
+
+    def spoken(self, scores: Float[Tensor, "N T C"], tokens: RowTokens, state: State) -> Features:
+        """Log-probabilities after each token: of one label, and then of the end."""
+        return self.said(scores, self.places(tokens, state) == 0)
 
     def _looked(
         self, attention: Attention, rows: int, steps: int, sources: dict[str, Tensor]
@@ -222,6 +243,84 @@ class Label(Labels):
         ]
         context = tap("decoder.context", torch.cat(found, dim=-1))  # N T kD
         return pair_features(context.chunk(len(parts), dim=-1))
+
+
+class Label(Whole):
+    """One label for all that was read."""
+
+    class Settings(WholeSettings):
+        kind: Literal["label"] = "label"
+
+
+class Number(Whole):
+    """A number for all that was read: one of the levels of an even grid (`data/levels.py`)."""
+
+    outputs = 2  # where the bell stands, and how wide it is
+
+    class Settings(WholeSettings):
+        kind: Literal["number"] = "number"
+
+        @property
+        def measures(self) -> bool:
+            return True
+
+    def spoken(self, scores: Float[Tensor, "N T C"], tokens: RowTokens, state: State) -> Features:
+        last = self.width - FIRST - 1  # the levels are 0 ... last
+        margin = last * MARGIN / (1 + 2 * MARGIN)
+        middle = margin + (last - 2 * margin) * torch.sigmoid(scores[..., :1])  # N T 1
+        width = NARROWEST + USUAL_WIDTH * last * F.softplus(scores[..., 1:])
+        levels = torch.arange(last + 1, device=scores.device, dtype=scores.dtype)
+        return super().spoken(-(((levels - middle) / width) ** 2) / 2, tokens, state)
+
+
+class LabelSet(Whole):
+    """Several labels, or none, for all that was read; each is there or not, whatever the others are.
+
+    What may still follow is known beforehand, so that search need not guess which beginning leads to the likeliest set:
+    `ahead` is the log-probability of the likeliest rest after each token.
+    """
+
+    sure_of_end = False
+
+    class Settings(WholeSettings):
+        kind: Literal["labels"] = "labels"
+
+        @property
+        def may_say_nothing(self) -> bool:
+            return True
+
+    def start(self, memories: Mapping[str, Memory] | None, rows: int) -> State:
+        nothing = exact(self.output.weight.new_zeros(rows, self.width))
+        return super().start(memories, rows).with_rows(ahead=nothing)
+
+    def forward(self, tokens: RowTokens, state: State, lengths: Rows | None = None) -> tuple[Features, State]:
+        scores = self.scores(self.vectors(tokens, state))
+        ahead = self.ahead(scores[:, -1].detach())
+        return self.spoken(scores, tokens, state), self.after(tokens, state, lengths).with_rows(ahead=ahead)
+
+    def scores(self, vectors: Float[Tensor, "N T D"]) -> Float[Tensor, "N T C"]:
+        """Of all steps the same: in training, dropout must not have another opinion at each of them."""
+        scores = super().scores(vectors[:, :1] if self.training else vectors)
+        return scores.expand(-1, vectors.shape[1], -1)
+
+    def spoken(self, scores: Float[Tensor, "N T C"], tokens: RowTokens, state: State) -> Features:
+        """Log-probabilities after each token: of the next label, in the order of their ids, and of the end."""
+        there, absent = F.logsigmoid(scores), F.logsigmoid(-scores)
+        before = F.pad(absent.cumsum(-1), (1, 0))  # N T C+1: that none of the first k is there
+        done = (tokens - FIRST + 1).clamp(min=0)[..., None]  # N T 1: labels whose turn is over
+        since = before.gather(-1, done)
+        labels = there + before[..., :-1] - since
+        over = torch.arange(scores.shape[-1], device=scores.device) < done
+        told = F.pad(labels.masked_fill(over, -torch.inf), (FIRST, 0), value=-torch.inf)  # N T V
+        is_end = torch.arange(self.width, device=scores.device) == EOS
+        return torch.where(is_end, before[..., -1:] - since, told)
+
+    def ahead(self, scores: Float[Tensor, "N C"]) -> Float[Tensor, "N V"]:
+        """log p of the likeliest set of the labels behind each one; of all of them where none was said yet."""
+        likelier = F.logsigmoid(scores.abs())
+        rest = likelier.sum(-1, keepdim=True) - F.pad(likelier.cumsum(-1), (1, 0))  # N C+1: of those from k on
+        known = torch.cat([rest[:, :1].expand(-1, FIRST), rest[:, 1:]], dim=-1)
+        return known.masked_fill(torch.arange(self.width, device=scores.device) == EOS, 0.0)
 
 
 class Tags(Labels):

@@ -105,6 +105,14 @@ class EncoderDecoder(Generator):
             return self.decoder.in_place
 
         @property
+        def may_be_empty(self) -> frozenset[str]:
+            return frozenset({"target"} if self.decoder.may_say_nothing else ())
+
+        @property
+        def measures(self) -> bool:
+            return self.decoder.measures
+
+        @property
         def compares(self) -> bool:
             return self.decoder.apart
 

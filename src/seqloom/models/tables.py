@@ -6,7 +6,7 @@ from seqloom.config import Table
 from seqloom.models.bag import Bag
 from seqloom.models.contracts import Decoder, Encoder
 from seqloom.models.convolution import ConvolutionalEncoder
-from seqloom.models.labels import Label, Tags
+from seqloom.models.labels import Label, LabelSet, Number, Tags
 from seqloom.models.monotonic import Monotonic
 from seqloom.models.rnn import Bahdanau, Luong, RecurrentDecoder, RecurrentEncoder
 from seqloom.models.spelling import SpelledEncoder
@@ -31,6 +31,8 @@ DECODERS: Table[Decoder] = Table(
         "transformer": TransformerDecoder,
         "monotonic": Monotonic,
         "label": Label,
+        "labels": LabelSet,
+        "number": Number,
         "tags": Tags,
     },
 )

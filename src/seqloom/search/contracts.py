@@ -23,6 +23,7 @@ class Strategy(ABC):
     hypotheses: int  # K rows per source
     seed: int = 0
     reorders: ClassVar[bool] = True  # False: a row only ever continues itself, so no state need be moved
+    compares: ClassVar[bool] = True  # False: tokens are drawn, so that nothing may be added to their probabilities
     promises: ClassVar[bool] = False  # True: phrases that must occur do occur
     steady: ClassVar[bool] = (
         False  # True: a step asks nothing of the device and changes no shape, so it can be recorded

@@ -89,6 +89,8 @@ class Sample(Independent):
     what is drawn from; `log_prob` stays the model's. The draw depends on (seed, source, sample, step) only.
     """
 
+    compares = False
+
     class Settings(config.Settings):
         kind: Literal["sample"] = "sample"
         samples: int = Field(default=1, ge=1, le=100_000)

@@ -15,7 +15,7 @@ import torch
 from seqloom import config
 from seqloom.batch import Source, Tokens, source_lengths
 from seqloom.errors import SeqloomError
-from seqloom.models.contracts import Scorer
+from seqloom.models.contracts import Scorer, State
 from seqloom.search.constraints import AtLeast, Constraint, Prefix, Rules
 from seqloom.search.contracts import Strategy
 from seqloom.search.frontier import Endings, Frontier, Offers, Trail
@@ -139,6 +139,10 @@ class Walk:
         self.states = [state for _, state in told]
         log_probs, *others = (_exact(log_probs) for log_probs, _ in told)  # N W
         advice = _widened(others[0], log_probs.shape[1]) if others else None
+        if self.plan.compares and (ahead := _ahead(self.states[0])):
+            gained = torch.stack(ahead).mean(0)  # N W
+            gained = gained - gained.gather(1, last[:, None])
+            advice = gained if advice is None else advice + gained
         return Offers(log_probs, self.rules.allowed(log_probs.shape[-1]), advice)
 
     def _make_way(self) -> None:
@@ -200,6 +204,15 @@ def _widened(advice: StepLogProbs, width: int) -> StepLogProbs:
     """Advice of one's own words only, for a scorer that may also copy others: those are unknown words to it."""
     missing = width - advice.shape[1]
     return advice if missing <= 0 else torch.cat([advice, advice[:, UNK : UNK + 1].expand(-1, missing)], 1)
+
+
+def _ahead(state: State) -> list[Tensor]:
+    """What scorers know of the likeliest rest after each token (`State`); of an ensemble, each of its members.
+
+    What a token gains of it is advice that adds up to the same for all outputs that ended: log p of the likeliest one,
+    taken off. So hypotheses are compared by the best that they can become, and greedy search finds the best there is.
+    """
+    return [tensor for name, tensor in state.rows.items() if name.rpartition("/")[2] == "ahead"]
 
 
 def _exact(log_probs: StepLogProbs) -> StepLogProbs:
