@@ -298,6 +298,12 @@ class Recipe(Settings):
             raise ValueError(f"target.tokenizer: a {decoder} decoder {what}, and it is {kind}; {fix}")
         if "target" in self.model.may_be_empty and kind != "set":
             raise ValueError(f"target.tokenizer: a {decoder} decoder says sets of labels; set target.tokenizer: set")
+        written = self.target.tokenizer.model_dump().get("separator")
+        for metric in self.evaluation.metrics:
+            read = metric.model_dump().get("separator", written)
+            if kind == "set" and read != written:
+                what = f"evaluation.metrics: {kind_of(metric)} looks for {read!r} between labels"
+                raise ValueError(f"{what}, and target.tokenizer writes {written!r}; give both the same separator")
         return self
 
     @model_validator(mode="after")

@@ -142,25 +142,28 @@ def some_batch(
 ) -> Batch:
     """Two further sources stand in every batch; most models read only the first, a joint one reads all in turn.
 
-    A model whose end is certain gets targets that it can say: one label, or one for each word. One that reads frames
-    gets these, of a `dtype`.
+    A model whose end is certain gets targets that it can say: one label, or one for each word; one that says sets gets
+    each label once, in the order of their ids.
     """
     lengths = list(sources)
     if case is not None and DECODERS[kind_of(case.settings.decoder)].sure_of_end:
         targets = lengths if case.settings.decoder.in_place else [2] * len(lengths)
-    own = (
-        FRONTENDS[kind_of(case.settings.source_embedding)].reads if case is not None and "kind" not in case.raw else ""
-    )
-    if own == "frames":
-        return Batch({"source": some_frames(lengths, dtype)}, some_tokens(targets, TARGET_VOCABULARY, seed=3))
+    target = some_tokens(targets, TARGET_VOCABULARY, seed=3)
+    if case is not None and case.settings.decoder.may_say_nothing:
+        target = in_order(target)
     return Batch(
         {
             "source": with_words(with_copies(some_tokens(lengths, SOURCE_VOCABULARY, seed=2))),
             "tags": some_tokens([1 + (length + 1) % 3 for length in lengths], EXTRA_VOCABULARY, seed=6),
             "type": some_tokens([1 + length % 3 for length in lengths], EXTRA_VOCABULARY, seed=7),
         },
-        some_tokens(targets, TARGET_VOCABULARY, seed=3),
+        target,
     )
+
+
+def in_order(target: Tokens) -> Tokens:
+    """The same lengths, the labels of each row being the first ones in their order."""
+    return Tokens.pad([[*range(len(SPECIALS), len(SPECIALS) + length - 1), EOS] for length in target.lengths.tolist()])
 
 
 def some_inputs(rows: int, steps: int, seed: int = 4) -> Tensor:
@@ -226,7 +229,8 @@ def _table_cases() -> Iterator[Case]:
         fitting = {"decoder": small(DECODERS, "monotonic")} if HEADS[kind].repeats else {}
         yield Case(f"head={kind}", model(head=small(HEADS, kind), **fitting))
     for pooling in ("last", "mean", "max"):
-        yield Case(f"label={pooling}", model(decoder=small(DECODERS, "label", pooling=pooling, hidden=3)))
+        for kind in ("label", "labels", "number"):
+            yield Case(f"{kind}={pooling}", model(decoder=small(DECODERS, kind, pooling=pooling, hidden=3)))
     yield Case("tags,transitions", model(decoder=small(DECODERS, "tags", transitions=True, hidden=3)))
     yield Case("coverage", model(decoder=small(DECODERS, "bahdanau", attention={"coverage": True}), head="copy"))
 
@@ -430,7 +434,15 @@ def _extra_cases() -> Iterator[Case]:
         raw = model(encoder=small(ENCODERS, "rnn", layers=2), decoder=small(DECODERS, "rnn", layers=2, start=start))
         yield Case(f"extra,summary,{start}", raw, {"tags": extra("bag")})
     yield Case("extras=2", model(decoder=small(DECODERS, "bahdanau")), {"tags": extra("bag"), "type": extra("rnn")})
-    for kind in ("rnn", "luong", "transformer", "monotonic", "label"):  # with attention and without, and both ways in
+    for kind in (
+        "rnn",
+        "luong",
+        "transformer",
+        "monotonic",
+        "label",
+        "labels",
+        "number",
+    ):  # with attention and without, and both ways in
         yield Case(f"shared->{kind}", model(decoder=small(DECODERS, kind)), {"tags": SHARED})
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from seqloom.errors import SeqloomError
 from seqloom.metrics import METRICS, Metric, labels
-from seqloom.metrics.labels import LabelRow, majority, per_label
+from seqloom.metrics.labels import Cut, LabelRow, majority, per_label
 from seqloom.metrics.numbers import ranks
 from seqloom.metrics.significance import bootstrap
 from seqloom.metrics.spans import per_span_type, spans_of, write_spans
@@ -147,7 +147,7 @@ def test_the_table_of_labels() -> None:
 
 
 def test_a_whole_text_may_be_one_label() -> None:
-    rows = per_label(["very good", " very  bad", ""], [["very good"], ["very good"], ["very bad"]], whole=True)
+    rows = per_label(["very good", " very  bad", ""], [["very good"], ["very good"], ["very bad"]], Cut(whole=True))
     assert [(row.label, row.wanted, row.produced) for row in rows] == [("very good", 2, 1), ("very bad", 1, 1)]
     assert [(row.precision, row.recall) for row in rows] == [(100.0, 50.0), (0.0, 0.0)]
 

@@ -17,7 +17,7 @@ from seqloom.data.examples import Example
 from seqloom.data.filters import Counts, encoded
 from seqloom.errors import SeqloomError
 from seqloom.metrics import Metric
-from seqloom.metrics.labels import MAX_LABELS, LabelRow, gold_labels, per_label
+from seqloom.metrics.labels import MAX_LABELS, Cut, LabelRow, per_label
 from seqloom.metrics.spans import per_span_type, write_spans
 from seqloom.recipe import Recipe
 
@@ -69,14 +69,17 @@ class LabelTables:
     ) -> LabelTables | None:
         """None where outputs are no labels: as the model has it, or without one the metrics."""
         are_labels = any(metric.of_labels for metric in metrics) if model is None else model.recipe.model.labels
-        if not are_labels:
+        separator = next((metric.separator for metric in metrics if metric.separator is not None), None)
+        if not (are_labels or separator) or (model is not None and model.recipe.model.measures):
             return None
-        whole = model is not None and not model.recipe.model.in_place
-        rows = per_label(outputs, references, whole)
+        whole = separator is None and model is not None and not model.recipe.model.in_place
+        cut = Cut(whole, separator)
+        rows = per_label(outputs, references, cut)
         if len(rows) > MAX_LABELS:
             return None
-        spans = None if whole or not write_spans(references) else tuple(per_span_type(outputs, references))
-        return cls(tuple(rows), spans, {} if model is None else _unseen(model, references, whole))
+        tags = not whole and separator is None
+        spans = tuple(per_span_type(outputs, references)) if tags and write_spans(references) else None
+        return cls(tuple(rows), spans, {} if model is None else _unseen(model, references, cut))
 
     def as_dict(self) -> dict[str, Plain]:
         return {
@@ -89,11 +92,11 @@ class LabelTables:
 NO_TABLES: dict[str, Plain] = {"by_label": None, "by_span": None, "unseen_labels": None}
 
 
-def _unseen(model: Model, references: Sequence[Sequence[str]], whole: bool) -> dict[str, int]:
+def _unseen(model: Model, references: Sequence[Sequence[str]], cut: Cut) -> dict[str, int]:
     """The most frequent first."""
     found: Counter[str] = Counter()
     for wanted in references:
-        text = " ".join(gold_labels(wanted, whole))
+        text = (cut.separator or " ").join(cut.gold(wanted))
         found.update(piece for piece in model.target.tokens(text) if piece not in model.target.vocabulary)
     return dict(found.most_common())
 

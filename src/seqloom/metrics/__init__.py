@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from seqloom.config import Table
 from seqloom.metrics.base import Metric
-from seqloom.metrics.labels import Accuracy, LabelF1, MultiLabelF1
+from seqloom.metrics.labels import Accuracy, LabelF1, MultiLabelF1, SetAccuracy
 from seqloom.metrics.meteor import Meteor
 from seqloom.metrics.numbers import MeanSquaredError, Pearson, Spearman
 from seqloom.metrics.ranking import RecallAt, ReciprocalRank
@@ -28,6 +28,7 @@ METRICS: Table[Metric] = Table(
         "f1": LabelF1,
         "span_f1": SpanF1,
         "multilabel_f1": MultiLabelF1,
+        "set_accuracy": SetAccuracy,
         "pearson": Pearson,
         "spearman": Spearman,
         "mse": MeanSquaredError,

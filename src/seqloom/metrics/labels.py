@@ -9,7 +9,7 @@ frequent ones the first.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Annotated, Literal, TypeVar
@@ -130,17 +130,24 @@ class LabelF1(Counted):
         self.rule = self._rule(",".join(self.named) or str(len(labels)))
         return self._places
 
+    def _gold(self, wanted: Sequence[str]) -> Collection[str]:
+        return gold_labels(wanted)
+
+    def _pairs(self, output: str, gold: Collection[str]) -> Iterable[tuple[str | None, str | None]]:
+        """What was said beside what was wanted in its place."""
+        return zip_longest(output.split(), gold)
+
     def _rows(self, predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
-        golds = [gold_labels(wanted) for wanted in references]
+        golds = [self._gold(wanted) for wanted in references]
         places = self._places
         if places is None:
             places = self._settle(sorted({label for gold in golds for label in gold}))
         other = len(places)
         counts = np.zeros((len(golds), other + 1, 3))
         for row, (output, gold) in enumerate(zip(predictions, golds, strict=True)):
-            for said, wanted in zip_longest(output.split(), gold):
-                if said == wanted:
-                    counts[row, places.get(wanted, other), 0] += 1
+            for said, wanted in self._pairs(output, gold):
+                if said is not None and said == wanted:
+                    counts[row, places.get(said, other), 0] += 1
                     continue
                 if said is not None:
                     counts[row, places.get(said, other), 1] += 1
@@ -158,34 +165,70 @@ class LabelF1(Counted):
         return float(np.mean(200.0 * right / (2 * right + needless + missed))) if len(seen) else 0.0
 
 
-class MultiLabelF1(Counted):
-    """Micro F1 of sets of labels, separated by `;`: rows are (right, needless, missed)."""
+class MultiLabelF1(LabelF1):
+    """F1 of the labels of sets, counted together (micro) or averaged over labels (macro): order is of no matter."""
 
-    columns = 3
-    rule = "average:micro|count:labels-of-sets|judgments:majority"
+    of_labels = False
+
+    class Settings(LabelF1.Settings):
+        kind: Literal["multilabel_f1"] = "multilabel_f1"  # type: ignore[assignment]
+        average: Literal["macro", "micro"] = "micro"
+        labels: tuple[str, ...] = Field((), max_length=MAX_LABELS)
+        separator: str = Field(SEPARATOR, min_length=1)  # between the labels of a set
+
+    separator: str
+
+    def __init__(self, settings: Settings) -> None:
+        self.separator = settings.separator
+        super().__init__(settings)
+        self.name = "multi-label F1" if self.average == "micro" else "macro multi-label F1"
+
+    def _rule(self, labels: str) -> str:
+        counted = f"|labels:{labels}" if self.average == "macro" or self.named else ""
+        return f"average:{self.average}|count:labels-of-sets{counted}|judgments:majority"
+
+    def _rows(self, predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
+        if self.average == "macro" or self.named:
+            return super()._rows(predictions, references)
+        pairs = [
+            (labels_of_set(output, self.separator), frozenset(self._gold(wanted)))
+            for output, wanted in zip(predictions, references, strict=True)
+        ]
+        return np.array([(len(said & gold), len(said - gold), len(gold - said)) for said, gold in pairs])
+
+    def _gold(self, wanted: Sequence[str]) -> Collection[str]:
+        return majority([labels_of_set(text, self.separator) for text in wanted])
+
+    def _pairs(self, output: str, gold: Collection[str]) -> Iterable[tuple[str | None, str | None]]:
+        said = labels_of_set(output, self.separator)
+        for label in said.union(gold):
+            yield label if label in said else None, label if label in gold else None
+
+
+class SetAccuracy(Rate):
+    """Share of outputs whose labels are exactly those wanted, in whatever order; none where none is wanted."""
+
+    separator: str
 
     class Settings(Metric.Settings):
-        kind: Literal["multilabel_f1"] = "multilabel_f1"
+        kind: Literal["set_accuracy"] = "set_accuracy"
+        separator: str = Field(SEPARATOR, min_length=1)  # between the labels of a set
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
-        self.name = "multi-label F1"
+        self.name, self.separator, self.rule = "set accuracy", settings.separator, "count:sets|judgments:majority"
 
-    def _rows(self, predictions: Sequence[str], references: Sequence[Sequence[str]]) -> list[tuple[int, int, int]]:
-        rows = []
-        for output, wanted in zip(predictions, references, strict=True):
-            said, gold = labels_of_set(output), majority([labels_of_set(text) for text in wanted])
-            rows.append((len(said & gold), len(said - gold), len(gold - said)))
-        return rows
+    def _rows(self, predictions: Sequence[str], references: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
+        def labels(text: str) -> frozenset[str]:
+            return labels_of_set(text, self.separator)
 
-    def value(self, total: Total) -> float:
-        right, needless, missed = total.tolist()
-        return f1_of(right, right + needless, right + missed)
+        pairs = zip(predictions, references, strict=True)
+        return [(int(labels(output) == majority([labels(text) for text in wanted])), 1) for output, wanted in pairs]
 
 
-def labels_of_set(text: str) -> frozenset[str]:
+def labels_of_set(text: str, separator: str = SEPARATOR) -> frozenset[str]:
     """`a; b c;` are the labels a and "b c"; blanks around labels and empty ones do not count."""
-    return frozenset(" ".join(label.split()) for label in text.split(SEPARATOR) if label.strip())
+    return frozenset(" ".join(label.split()) for label in text.split(separator) if label.strip())
 
 
 # --- tables ------------------------------------------------------------------------------------------------------
@@ -203,15 +246,38 @@ class LabelRow:
     produced: int
 
 
-def per_label(outputs: Sequence[str], references: Sequence[Sequence[str]], whole: bool = False) -> list[LabelRow]:
-    """A row for every label of outputs or references, the most wanted first. `whole`: a text is one label."""
+@dataclass(frozen=True)
+class Cut:
+    """How texts are read as labels: one each, between blanks, or as a set between separators."""
+
+    whole: bool = False  # a text is one label
+    separator: str | None = None  # a text is a set
+
+    def labels(self, text: str) -> tuple[str, ...]:
+        if self.separator is not None:
+            return tuple(sorted(labels_of_set(text, self.separator)))
+        return labels_in(text, self.whole)
+
+    def gold(self, judged: Sequence[str]) -> tuple[str, ...]:
+        """What most judges said."""
+        return majority([self.labels(text) for text in judged])
+
+    def right(self, said: Sequence[str], gold: Sequence[str]) -> Iterable[str]:
+        """The labels that are right: each at its place, those of a set anywhere."""
+        if self.separator is not None:
+            return set(said).intersection(gold)
+        return [one for one, other in zip(said, gold, strict=False) if one == other]
+
+
+def per_label(outputs: Sequence[str], references: Sequence[Sequence[str]], cut: Cut = Cut()) -> list[LabelRow]:
+    """A row for every label of outputs or references, the most wanted first."""
     check_parallel(outputs, references)
     right, produced, wanted = Counter[str](), Counter[str](), Counter[str]()
     for output, judged in zip(outputs, references, strict=True):
-        said, gold = labels_in(output, whole), gold_labels(judged, whole)
+        said, gold = cut.labels(output), cut.gold(judged)
         produced.update(said)
         wanted.update(gold)
-        right.update(one for one, other in zip(said, gold, strict=False) if one == other)
+        right.update(cut.right(said, gold))
     return label_rows(right, produced, wanted)
 
 
