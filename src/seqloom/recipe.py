@@ -21,6 +21,7 @@ from seqloom.data.codecs import CODECS, Codecs
 from seqloom.data.examples import ITEMS, ExtraName
 from seqloom.data.files import BadUtf8
 from seqloom.data.filters import Limits as PairLimits
+from seqloom.data.judgments import Judgments
 from seqloom.data.mixing import Mixing, Mixture
 from seqloom.data.readers import Dataset, Datasets, ReaderSettings, files_of
 from seqloom.data.source import SourceCodec, SourceSettings
@@ -65,6 +66,7 @@ class Data(Settings):
     train: Datasets  # one dataset, or a list of them: mixed by their `share`, by `mixing`, or as they come
     dev: Dataset | None = None
     test: Dataset | None = None
+    judgments: Judgments = "first"  # of several references: the first is learned, what most say, the mean, or each
     mixing: Mixing = Mixing()
     split: Split = Split()
     in_files: bool = False  # lines name the files of their sources, relative to their own; as the kind of source has it
@@ -292,6 +294,8 @@ class Recipe(Settings):
     @model_validator(mode="after")
     def _targets_fit(self) -> Recipe:
         kind, decoder = kind_of(self.target.tokenizer), kind_of(self.model.parts["decoder"])
+        if self.data.judgments == "mean" and not self.model.measures:
+            raise ValueError("data.judgments: only numbers have a mean; use majority, each or first")
         if self.model.measures != (kind == "number"):
             what = "says numbers" if self.model.measures else "says no numbers"
             fix = "set target.tokenizer: number" if self.model.measures else "set model.decoder: number"

@@ -8,8 +8,9 @@ from itertools import chain, islice
 from typing import cast
 
 from seqloom.config import Plain
+from seqloom.data.examples import ITEMS
 from seqloom.data.files import BadUtf8, Tally
-from seqloom.data.kinds import Guess, Task, guessed, task_of
+from seqloom.data.kinds import Guess, Task, guessed, separator_of, task_of
 from seqloom.data.readers import Example, ReaderSettings, read
 from seqloom.data.report import NOTHING, DataReport, Finding, examine
 from seqloom.errors import SeqloomError
@@ -65,9 +66,9 @@ class Checked:
         return [f"{self.guess.told}; --task says otherwise", *([self.guess.doubt] if self.guess.doubt else [])]
 
 
-def check_data(data: Data, model: GeneratorSettings) -> Checked:
+def check_data(data: Data, model: GeneratorSettings, separator: str = ITEMS) -> Checked:
     """Examine every set that a recipe names, also for pairs of dev and test that stand in train."""
-    return _checked(data.sets, data.on_bad_utf8, task_of(model))
+    return _checked(data.sets, data.on_bad_utf8, task_of(model), separator)
 
 
 def check_dataset(dataset: ReaderSettings, task: Task | None = None) -> Checked:
@@ -75,7 +76,12 @@ def check_dataset(dataset: ReaderSettings, task: Task | None = None) -> Checked:
     return _checked({"train": (dataset,)}, "error", task)
 
 
-def _checked(sets: Mapping[str, tuple[ReaderSettings, ...]], on_bad_utf8: BadUtf8, task: Task | None = None) -> Checked:
+def _checked(
+    sets: Mapping[str, tuple[ReaderSettings, ...]],
+    on_bad_utf8: BadUtf8,
+    task: Task | None = None,
+    separator: str | None = None,
+) -> Checked:
     tallies = {name: Tally() for name in sets}
     malformed: dict[str, list[str]] = {}
     policy: BadUtf8 = "replace" if on_bad_utf8 == "error" else on_bad_utf8  # all of the trouble, not the first of it
@@ -98,9 +104,12 @@ def _checked(sets: Mapping[str, tuple[ReaderSettings, ...]], on_bad_utf8: BadUtf
     train = examples("train")
     assert train is not None
     guess = None
-    if task is None:
+    if task is None or (task == "labels" and separator is None):
         sample = list(islice(train, SAMPLE))
-        guess, train = guessed(sets["train"][0].kind, sample), chain(sample, train)
-        task = guess.task
-    report = examine(train, examples("dev"), examples("test"), task)
+        separator = separator_of([example.target for example in sample])
+        if task is None:
+            guess = guessed(sets["train"][0].kind, sample)
+            task = guess.task
+        train = chain(sample, train)
+    report = examine(train, examples("dev"), examples("test"), task, separator or ITEMS)
     return Checked(report, {name: dict(tally) for name, tally in tallies.items() if tally}, malformed, guess)

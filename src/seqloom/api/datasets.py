@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from seqloom import wording
 from seqloom.data.files import Tally, mending
+from seqloom.data.judgments import decided, learned
 from seqloom.data.readers import Example, ReaderSettings, read, renamed, spooled
 from seqloom.data.split import Part, assign
 from seqloom.errors import SeqloomError
@@ -34,13 +35,18 @@ class Datasets:
         self.tally = Tally() if tally is None else tally
 
     def train(self) -> Iterator[Example]:
-        return self._part("train")
+        return learned(self._part("train"), self.data.judgments)
 
     def dev(self) -> Iterator[Example]:
-        return self._part("dev")
+        return self._judged("dev")
 
     def test(self) -> Iterator[Example]:
-        return self._part("test")
+        return self._judged("test")
+
+    def _judged(self, part: Part) -> Iterator[Example]:
+        """One example for every item, whatever training makes of its judgments."""
+        how = self.data.judgments
+        return (decided(example, "majority" if how == "each" else how) for example in self._part(part))
 
     def given(self) -> Iterator[Example]:
         """All of the training files, what is held out of them as well."""

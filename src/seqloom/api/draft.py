@@ -15,6 +15,7 @@ from seqloom.api.init import Choices
 from seqloom.api.sides import TOKEN_LIMIT, Side
 from seqloom.config import Plain
 from seqloom.data.characters import SPACELESS_SCRIPTS
+from seqloom.data.examples import ITEMS
 from seqloom.data.kinds import TASKS
 from seqloom.data.profile import SideProfile
 
@@ -69,7 +70,7 @@ def _head(choices: Choices) -> Iterator[str]:
     if choices.labels:
         most, times = next(iter(choices.labels.items()))
         share = f"{100 * times / sum(choices.labels.values()):.0f} %"
-        what = "labels" if choices.task == "label" else "tags"
+        what = "tags" if choices.task == "tags" else "labels"
         yield f"#   target: {len(choices.labels):,} different {what}; the most frequent, {most[:40]!r}, is {share}"
     else:
         yield f"#   {'text' if choices.task == 'language' else 'target'}: {_looks(choices.target, profile.target)}"
@@ -145,9 +146,12 @@ def _sides(choices: Choices) -> tuple[tuple[str, Side], ...]:
 
 def _tokenizer(name: str, side: Side, choices: Choices) -> Iterator[str]:
     yield f"{name}:"
+    if side.tokenizer == "set" and choices.separator != ITEMS:
+        yield line(f"  tokenizer: {{kind: set, separator: {json.dumps(choices.separator)}}}", side.why)
+        return
     if side.tokenizer != "bpe":
         yield line(f"  tokenizer: {side.tokenizer}", side.why)
-        if side.tokenizer == "words" and choices.task == "label":
+        if side.tokenizer == "words" and choices.task in ("label", "labels", "number"):
             yield "  lowercase: true"
             yield "  vocabulary: {min_count: 2}"
         return

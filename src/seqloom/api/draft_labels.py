@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from seqloom.api.commented import line
 from seqloom.api.draft_pairs import why_dropout
 from seqloom.api.init import Choices
+from seqloom.data.examples import ITEMS
+
+WHAT = {
+    "label": "one label for the whole source",
+    "labels": "several labels for the whole source, or none: each is there or not by itself",
+    "number": "a number for the whole source, within the range that training has",
+}
 
 
 def model(choices: Choices) -> Iterator[str]:
@@ -20,7 +28,7 @@ def model(choices: Choices) -> Iterator[str]:
         yield line("    kind: tags", "one tag for each word")
         yield line("    transitions: true", "tags know their neighbours: those of a sentence are chosen together (CRF)")
     else:
-        yield line("    kind: label", "one label for the whole source")
+        yield line(f"    kind: {choices.task}", WHAT[choices.task])
         yield line("    pooling: attention", "it learns which words matter; others: mean, max, last")
     yield f"    dropout: {sizes.dropout}"
 
@@ -45,12 +53,33 @@ def _words(choices: Choices) -> Iterator[str]:
     yield line(f"      dropout: {sizes.dropout}", why_dropout(choices))
 
 
+def _sets(choices: Choices) -> Iterator[str]:
+    sign = "" if choices.separator == ITEMS else f", separator: {json.dumps(choices.separator)}"
+    yield line("  strategy: greedy", "what may follow is known, so the likeliest set is found at once")
+    yield "evaluation:"
+    yield line("  metrics:", "sets that are wholly right; F1 of labels counted together, and averaged over labels")
+    for metric in ("set_accuracy", "multilabel_f1", "multilabel_f1, average: macro"):
+        yield f"    - {{kind: {metric}{sign}}}"
+
+
 def measured(choices: Choices) -> str:
-    return "span_f1" if choices.spans else "accuracy"
+    return {"labels": "multilabel_f1", "number": "pearson"}.get(
+        choices.task, "span_f1" if choices.spans else "accuracy"
+    )
 
 
 def outputs(choices: Choices) -> Iterator[str]:
     yield "search:"
+    if choices.task == "labels":
+        yield from _sets(choices)
+        return
+    if choices.task == "number":
+        yield line("  strategy: greedy", "one number is one step: the likeliest is found at once")
+        yield "evaluation:"
+        yield line("  metrics: [mse, pearson, spearman]", "squared error; correlation of numbers, and of their ranks")
+        near = choices.near
+        yield line(f"  right_at: {near * near:.4g}", f"a number is right within {near:g}: what confidences promise")
+        return
     if choices.task == "label":
         yield line("  strategy: greedy", "one label is one step: the likeliest is found at once")
         yield "evaluation:"

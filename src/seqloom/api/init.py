@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -24,10 +24,12 @@ from seqloom.api.sizes import Sizes, presets, rate, upto, warmup
 from seqloom.config import Settings, kind_of
 from seqloom.data.examples import ITEMS
 from seqloom.data.files import BadUtf8
-from seqloom.data.kinds import EXAMPLES, TEXT, Guess, Task, guessed
+from seqloom.data.kinds import EXAMPLES, TEXT, Guess, Task, guessed, separator_of
+from seqloom.data.label_survey import set_of
 from seqloom.data.profile import Profile, profile
 from seqloom.data.readers import Example, read
 from seqloom.errors import SeqloomError
+from seqloom.figures import FIX, no_number, number_in
 from seqloom.metrics.spans import OUTSIDE, PLACES
 
 SAMPLE = 20_000  # examples that are looked at closely
@@ -56,6 +58,8 @@ class Choices:
     max_ratio: float  # target tokens per source token, at most
     merge_sources: bool  # one source with several right targets is common
     separators: Mapping[str, str]  # of every extra that the data have: what stands between its symbols
+    near: float  # of numbers: a tenth of their range, rounded, within which one is as good as right
+    separator: str  # between the labels of a set
     labels: Mapping[str, int]  # of labels and tags: how often each stands in the sample, the most frequent first
     spans: bool  # tags write spans, as BIO does
     text: TextUnit | None  # what a text is, where there are no sources
@@ -114,6 +118,8 @@ def choose(
         max_ratio=_ratio(sample, source.tokenizer, target.tokenizer),
         merge_sources=guess.task == "transduce" and (_has_alternatives(sample) or found.several_references),
         separators={name: _separator([one.extras[name] for one in sample]) for name in sample[0].extras},
+        near=_near(sample) if guess.task == "number" else 0.0,
+        separator=separator_of([example.target for example in sample]),
         labels=labels,
         spans=guess.task == "tags" and _write_spans(labels),
         text=unit,
@@ -146,6 +152,9 @@ def _refuse_impossible(task: Task, reader: str, sample: Sequence[Example]) -> No
         )
         fix = "say {kind: tsv, path: FILE}" if reader == TEXT else "say {kind: text, path: FILE}"
         raise SeqloomError("E_USAGE", what, where=where, fix=fix)
+    odd = next((one for one in sample[1:] if number_in(one.target) is None and one.target.strip()), None)
+    if task == "number" and odd is not None:
+        raise SeqloomError("E_DATA", f"the target {no_number(odd.target)}", where=odd.where, fix=FIX)
     if task == "tags" and sample[0].extras:
         what = "a tag belongs to a word of the source, and there is none for further sources"
         raise SeqloomError("E_USAGE", what, where=where, fix="leave extras out")
@@ -160,10 +169,21 @@ def _unit(dataset: Settings, sample: Sequence[Example]) -> TextUnit:
 
 
 def _labels(task: Task, sample: Sequence[Example]) -> Mapping[str, int]:
-    if task not in ("label", "tags"):
+    cuts: dict[Task, Callable[[str], list[str]]] = {
+        "label": lambda text: [text],
+        "labels": set_of(separator_of([example.target for example in sample])),
+        "tags": str.split,
+    }
+    if task not in cuts:
         return {}
-    cut = str.split if task == "tags" else lambda text: [text]
+    cut = cuts[task]
     return dict(Counter(label for example in sample for label in cut(example.target) if label.strip()).most_common())
+
+
+def _near(sample: Sequence[Example]) -> float:
+    """A tenth of the range of the numbers, to one digit."""
+    numbers = [number for one in sample if (number := number_in(one.target)) is not None]
+    return float(f"{(max(numbers) - min(numbers)) / 10:.0e}") if numbers else 0.0
 
 
 def _write_spans(tags: Mapping[str, int]) -> bool:

@@ -18,10 +18,11 @@ from seqloom.data.readers import Example
 from seqloom.specials import SPECIALS
 
 WORDS_BELOW = 3_000  # pairs of text: fewer do not teach a useful subword vocabulary
+LEVELS = 600  # of a scale, about
 TOKEN_LIMIT, MOST_TOKENS = 512, 2048  # the recipe's default limit of a sequence, and the most that init will set
 BPE_SIZES = ((10_000, 1_000), (100_000, 4_000), (1_000_000, 8_000), (math.inf, 16_000))
 WORTH_A_PAIR = 100  # characters of text without sources, where the number of pairs says how many pieces there should be
-Kind = Literal["characters", "symbols", "words", "bpe", "whole"]
+Kind = Literal["characters", "symbols", "words", "bpe", "whole", "set", "number"]
 Cut = tuple[Kind, str]  # a tokenizer, and why it
 
 
@@ -49,6 +50,8 @@ def sides(task: Task, found: Profile, sample: Sequence[Example], in_windows: boo
         return text, text
     cuts: dict[Task, tuple[Cut, Cut]] = {
         "label": (_read(found.source, pairs), ("whole", "a label is one piece, whatever is written in it")),
+        "labels": (_read(found.source, pairs), ("set", "labels in any order, each once; no label at all is fine")),
+        "number": (_read(found.source, pairs), ("number", "a number is the nearest of many levels")),
         "tags": (
             ("characters", "words are read by their letters, so none is unknown"),
             ("symbols", "a tag for each word"),
@@ -62,7 +65,9 @@ def sides(task: Task, found: Profile, sample: Sequence[Example], in_windows: boo
 def _side(found: SideProfile, pairs: int, texts: Sequence[str], cut: Cut) -> Side:
     kind, why = cut
     size = coverage = None
-    vocabulary = {"characters": found.alphabet, "whole": len(set(texts))}.get(kind, found.distinct_words)
+    vocabulary = {"characters": found.alphabet, "whole": len(set(texts)), "number": LEVELS}.get(
+        kind, found.distinct_words
+    )
     if kind == "bpe":
         size, coverage = _bpe(found, pairs)
         vocabulary = size
@@ -119,7 +124,7 @@ def tokens(kind: Kind, text: str) -> float:
     """About how many tokens a text gives."""
     if kind == "characters":
         return len(text)
-    if kind == "whole":
+    if kind in ("whole", "number"):
         return 1
     words = len(text.split())
     if kind == "bpe":

@@ -91,8 +91,10 @@ LANGUAGE_ON_GPU: Presets = (
 
 def presets(task: Task, source: Looks, target: Looks, gpu: bool) -> Presets:
     """The table of a kind of data."""
-    if task in ("label", "tags"):
-        return LABEL if task == "label" else TAGS
+    if task in ("label", "labels", "number"):
+        return LABEL
+    if task == "tags":
+        return TAGS
     if task == "language":
         return LANGUAGE_ON_GPU if gpu else LANGUAGE
     if "text" in (source, target):

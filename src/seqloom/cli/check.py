@@ -28,7 +28,10 @@ def command(
         None, metavar="[TARGET]", help="The target file, where DATA is the source file."
     ),
     task: str | None = typer.Option(
-        None, "--task", metavar="TASK", help="What DATA is for, if not as it looks: transduce, label, tags, language."
+        None,
+        "--task",
+        metavar="TASK",
+        help="What DATA is for, if not as it looks (see init).",
     ),
     settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="Change a key of the recipe."),
     fail: bool = typer.Option(False, "--fail", help="Exit with 3 when there are errors or warnings."),
@@ -61,7 +64,7 @@ def _checked(data: Path, target: Path | None, settings: list[str], task: str | N
         from seqloom.api.folder import read_recipe
 
         recipe = read_recipe(path, settings)
-        return check_data(recipe.data, recipe.model)
+        return check_data(recipe.data, recipe.model, str(recipe.target.tokenizer.model_dump().get("separator", ";")))
     if settings:
         raise SeqloomError("E_USAGE", "--set changes a recipe, and this is data", where=str(data))
 

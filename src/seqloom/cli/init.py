@@ -38,7 +38,7 @@ def command(
         None,
         "--task",
         metavar="TASK",
-        help="What it is for, where the guess is wrong: transduce, label, tags, language.",
+        help="What it is for, if the guess is wrong: transduce, label, labels, number, tags, language.",
     ),
     source_language: str | None = typer.Option(None, "--source-language", metavar="CODE", help="A code such as en."),
     target_language: str | None = typer.Option(None, "--target-language", metavar="CODE", help="A code such as de."),

@@ -4,6 +4,8 @@ The rules are made so that a doubt ends in `transduce`, which can learn all that
 pairs only, since pairs that stand often say nothing new. This file judges examples; it opens no file.
 
     tags      both sides have equally many words; those of the target are few, stand often, and are not the source's own
+    number    all targets are numbers, some with a fraction, and they repeat themselves
+    labels    targets are lists between `;`, `|` or `,`, of few different parts, each once in a list
     label     few different targets, each of many different sources; but not where targets are put together from fewer
               parts (dates, commands, numbers in words), or stand in their sources: those are written, not chosen
     language  plain text, without sources
@@ -17,18 +19,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from seqloom.data.examples import Example
+from seqloom.data.examples import ITEMS, Example
+from seqloom.figures import number_in
 from seqloom.models.generator import GeneratorSettings
 
-Task = Literal["transduce", "label", "tags", "language"]
+Task = Literal["transduce", "label", "labels", "number", "tags", "language"]
 TASKS: tuple[Task, ...] = get_args(Task)
 MEANING: dict[Task, str] = {
     "transduce": "pairs: a target is written for every source",
     "label": "labels: one of a few is chosen for every source",
+    "labels": "sets of labels: several of a few are chosen for every source, or none",
+    "number": "numbers: one is told for every source",
     "tags": "tags: one of a few is chosen for every word",
     "language": "a text to go on with: a language model",
 }
-EXAMPLES: dict[Task, str] = {"transduce": "pairs", "label": "examples", "tags": "sentences", "language": "texts"}
+EXAMPLES: dict[Task, str] = {
+    "transduce": "pairs",
+    "label": "examples",
+    "labels": "examples",
+    "number": "examples",
+    "tags": "sentences",
+    "language": "texts",
+}
 
 MOST_LABELS = 200  # different ones; of more each is rarely seen
 FEWEST_EACH = 10  # different sources of a label, and words of a tag, on average
@@ -38,6 +50,8 @@ WORDS_PER_TAG = 2  # different words for each different tag; fewer: a translatio
 COMPOSED = 1.5  # parts of a target on average, from which on it may be put together
 COPIED, HALF_COPIED = 0.5, 0.25  # of targets, or of their parts, that stand in their own source more often than others'
 COMPARED = 2_000  # pairs whose targets are looked for in their sources
+REPEATED = 2  # times that a number stands there on average: prices may all differ, but then who knows
+SEPARATORS = (ITEMS, "|", ",")  # between the labels of sets
 _PART = re.compile(r"\d+(?:\.\d+)?|[^\W\d_]+")
 ANNOTATED, TEXT = ("conllu", "columns"), "text"  # kinds of readers
 
@@ -63,7 +77,11 @@ def task_of(model: GeneratorSettings) -> Task:
         return "language"
     if model.in_place:
         return "tags"
-    return "label" if model.labels else "transduce"
+    if model.measures:
+        return "number"
+    if model.labels:
+        return "labels" if "target" in model.may_be_empty else "label"
+    return "transduce"
 
 
 def guessed(reader: str, sample: Sequence[Example]) -> Guess:
@@ -83,6 +101,10 @@ def guessed(reader: str, sample: Sequence[Example]) -> Guess:
     tags = "" if sample and sample[0].extras else _why_tags(pairs)
     if tags:
         return Guess("tags", tags)
+    if numbers := _why_numbers(pairs):
+        return Guess("number", numbers)
+    if sets := _why_sets(pairs):
+        return Guess("labels", sets)
     label = _why_labels(pairs)
     return Guess("label", label) if label else Guess("transduce", "pairs of source and target", _doubt(sample, pairs))
 
@@ -152,6 +174,41 @@ def _excess(pairs: Sequence[Pair], value: Callable[[float], float]) -> float:
 def _parts(text: str) -> list[str]:
     """Words and numbers, whatever stands between them; 05 is 5."""
     return [part.lstrip("0") or "0" for part in _PART.findall(text.casefold())]
+
+
+# --- numbers, sets of labels ----------------------------------------------------------------------------------------
+
+
+def _why_numbers(pairs: Sequence[Pair]) -> str:
+    """The reason to take targets for numbers on a scale; the first may be the name of a column."""
+    targets = [target for _, target in pairs[1:]]
+    different = {number_in(target) for target in targets}
+    if len(targets) < FEWEST_EACH or None in different or len(targets) < REPEATED * len(different):
+        return ""
+    numbers = [number for number in different if number is not None]
+    if all(number.is_integer() for number in numbers):  # they may be classes, or sums that are written in figures
+        return ""
+    return f"numbers from {min(numbers):g} to {max(numbers):g}"
+
+
+def separator_of(targets: Sequence[str], known: Sequence[str] = SEPARATORS) -> str:
+    """What stands between the labels of sets: the first usual sign that one in twenty has; `;` where none does."""
+    return next((sign for sign in known if sum(sign in text for text in targets) * 20 >= len(targets)), ITEMS)
+
+
+def _why_sets(pairs: Sequence[Pair]) -> str:
+    """The reason to take targets for sets of labels; empty where they are none."""
+    sign = separator_of([target for _, target in pairs])
+    sets = [[label.strip() for label in target.split(sign)] for _, target in pairs]
+    labels = Counter(label for one in sets for label in one)
+    several = sum(len(one) > 1 for one in sets)
+    if several * 20 < len(sets) or len(labels) > MOST_LABELS or labels.total() < FEWEST_EACH * len(labels):
+        return ""
+    if sum(len(set(one)) < len(one) for one in sets) * 100 > len(sets) or "" in labels:
+        return ""
+    if _excess(pairs, lambda shared: shared) > HALF_COPIED:
+        return ""
+    return f"{len(labels):,} different labels, {labels.total() / len(sets):.1f} for a source, {sign!r} between them"
 
 
 # --- tags --------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,11 +20,20 @@ MOST_TOLD = 1_000  # labels whose counts the report holds; where there are more,
 Found = tuple[str, int, Sequence[str]]  # kind, how often, where first
 
 
-class LabelSurvey:
-    """The labels of one set: one of every row, or one of every word."""
+Cut = Callable[[str], list[str]]
 
-    def __init__(self, per_word: bool) -> None:
+
+def set_of(separator: str) -> Cut:
+    """A target as a set of labels."""
+    return lambda text: sorted({" ".join(label.split()) for label in text.split(separator)} - {""})
+
+
+class LabelSurvey:
+    """The labels of one set: one of every row, or one of every word; `cut` says what a target holds."""
+
+    def __init__(self, per_word: bool, cut: Cut | None = None) -> None:
         self.per_word = per_word
+        self.cut: Cut = cut or ((lambda text: text.split(" ")) if per_word else (lambda text: [text]))
         self.counts = Counter[str]()
         self.first: dict[str, int] = {}  # label -> the first row that has it
         self._ids: dict[str, int] = {}
@@ -32,13 +41,13 @@ class LabelSurvey:
         self.uneven: list[tuple[int, int, int]] = []  # row, words, tags
 
     def add(self, row: int, example: Example) -> None:
-        cut = example.target.split(" ") if self.per_word else [example.target]
+        cut = self.cut(example.target)
         labels = [label for label in cut if label.strip()]
         self.counts.update(labels)
         for label in labels:
             self.first.setdefault(label, row)
         if not self.per_word:
-            self._of_row.append(self._ids.setdefault(example.target, len(self._ids)))
+            self._of_row.append(self._ids.setdefault("; ".join(cut), len(self._ids)))
             return
         words = len(example.source.split())
         if words and labels and words != len(labels):

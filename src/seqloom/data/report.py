@@ -8,14 +8,17 @@ here, and nothing is printed: the report is data, with a plain text form.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 import numpy as np
 
 from seqloom.data import label_survey
+from seqloom.data.examples import ITEMS
+from seqloom.data.judgments import Agreement, Judges
 from seqloom.data.kinds import EXAMPLES, Task
-from seqloom.data.label_survey import LabelCounts, LabelSurvey
+from seqloom.data.label_survey import LabelCounts, LabelSurvey, set_of
+from seqloom.data.number_survey import NumberSummary, NumberSurvey
 from seqloom.data.readers import Example
 from seqloom.data.survey import SHOWN, Hashes, Numbers, Survey
 from seqloom.data.text_survey import TextSummary, TextSurvey
@@ -49,6 +52,10 @@ WHY: dict[str, tuple[Severity, str]] = {
     "unseen_label": ("warning", "a label that training has not: no model can say it"),
     "several_labels": ("warning", "one source, different labels: no model can be right about both"),
     "uneven_tags": ("error", "not one tag for each word: training stops at the first (E_ALIGN)"),
+    "no_number": ("error", "not a finite number: training stops at the first (E_DATA); a header? (header: true)"),
+    "one_number": ("error", "all numbers are the same: there is nothing to learn"),
+    "far_number": ("warning", "far from all others: the levels in between are wasted; set target.tokenizer.low, high"),
+    "unseen_number": ("note", "outside of what training has: no model goes beyond that"),
     "duplicate_texts": ("note", "a text that stands twice counts twice: the model leans towards it"),
     "leaked_texts": ("warning", "the text also stands in the training set: scores on it say little about new data"),
 }
@@ -57,6 +64,8 @@ _OF_TARGETS = frozenset({"copies", "long_target", "length_ratio", "odd_script_ta
 UNSUITED: dict[Task, frozenset[str]] = {  # kinds of trouble that are none where the data are for something else
     "transduce": frozenset(),
     "label": _OF_TARGETS | {"several_targets"},  # `several_labels` says more
+    "labels": _OF_TARGETS | {"several_targets", "empty_target"},
+    "number": _OF_TARGETS,
     "tags": _OF_TARGETS,
     "language": frozenset(
         {"empty_source", "copies", "long_source", "length_ratio", "odd_script_source", "several_targets"}
@@ -98,6 +107,7 @@ class SetSummary:
     source: SideSummary
     target: SideSummary
     text: TextSummary | None = None  # where there are no sources
+    numbers: NumberSummary | None = None  # where targets are numbers
 
 
 @dataclass(frozen=True)
@@ -108,12 +118,15 @@ class DataReport:
     findings: tuple[Finding, ...]
     task: Task = "transduce"
     labels: LabelCounts | None = None
+    judges: Mapping[str, Agreement] = field(default_factory=dict)  # of every set whose items have several judgments
 
     def as_dict(self) -> dict[str, object]:
         findings = [{**asdict(finding), "severity": finding.severity, "why": finding.why} for finding in self.findings]
         told: dict[str, object] = {"task": self.task, "sets": [asdict(summary) for summary in self.sets]}
         if self.labels is not None:
             told["labels"] = {name: dict(counts) for name, counts in self.labels.sets.items()}
+        if self.judges:
+            told["judges"] = {name: asdict(agreement) for name, agreement in self.judges.items()}
         return {**told, "findings": findings}
 
     def lines(self) -> list[str]:
@@ -121,6 +134,7 @@ class DataReport:
         out = [line for summary in self.sets for line in _summary_lines(summary, self.task)]
         if self.labels is not None:
             out += self.labels.lines()
+        out += [f"{name}: {agreement.line}" for name, agreement in self.judges.items()]
         if not self.findings:
             out.append(NOTHING)
         for finding in self.findings:
@@ -136,7 +150,9 @@ def _summary_lines(summary: SetSummary, task: Task) -> Iterator[str]:
     if summary.text is not None:
         yield from summary.text.lines_told()
     sides = {"source": summary.source, "target": summary.target}
-    told = {"label": ["source"], "tags": ["source"], "language": ["target"]}.get(task, list(sides))
+    if summary.numbers is not None:
+        yield summary.numbers.told()
+    told = {"transduce": list(sides), "language": ["target"]}.get(task, ["source"])
     for name in told:
         side = sides[name]
         name = "text" if task == "language" else name
@@ -153,25 +169,41 @@ def examine(
     dev: Iterable[Example] | None = None,
     test: Iterable[Example] | None = None,
     task: Task = "transduce",
+    separator: str = ITEMS,
 ) -> DataReport:
-    """Read every set once and report what looks wrong, the worst first. `task`: what the data are for."""
+    """Read every set once and report what looks wrong, the worst first.
+
+    `task`: what the data are for. `separator`: what stands between the labels of a set.
+    """
     given = {
         name: examples for name, examples in (("train", train), ("dev", dev), ("test", test)) if examples is not None
     }
-    labels = {name: LabelSurvey(task == "tags") for name in given if task in ("label", "tags")}
+    cut = set_of(separator) if task == "labels" else None
+    labels = {name: LabelSurvey(task == "tags", cut) for name in given if task in ("label", "labels", "tags")}
     texts = {name: TextSurvey() for name in given if task == "language"}
-    also: dict[str, Callable[[int, Example], None]] = {name: one.add for name, one in labels.items()}
-    also |= {name: one.add for name, one in texts.items()}
-    learned, *others = [Survey(name, examples, also.get(name)) for name, examples in given.items()]
+    numbers = {name: NumberSurvey() for name in given if task == "number"}
+    judges = {name: Judges(task == "number") for name in given if task in ("label", "labels", "number")}
+    if cut is not None:
+        judges = {name: Judges(cut=lambda text: tuple(cut(text))) for name in given}
+    also: dict[str, list[Callable[[int, Example], None]]] = {name: [] for name in given}
+    for surveys in (labels, texts, numbers):
+        for name, one in surveys.items():
+            also[name].append(one.add)
+    for name, judged in judges.items():
+        also[name].append(judged.see)
+    learned, *others = [Survey(name, examples, also[name]) for name, examples in given.items()]
     findings = [finding for survey in (learned, *others) for finding in _within(survey, task)]
     findings += [finding for survey in others for finding in _leaks(learned, survey, task)]
     if labels:
         findings += _about_labels(learned, others, labels)
+    if numbers:
+        findings += _about_numbers(learned, others, numbers)
     rank = {"error": 0, "warning": 1, "note": 2}
     findings.sort(key=lambda finding: rank[finding.severity])  # stable: sets stay in their order
-    summaries = [_summary(one, texts[one.name].summary() if texts else None) for one in (learned, *others)]
+    summaries = [_summary(one, texts.get(one.name), numbers.get(one.name)) for one in (learned, *others)]
     counts = LabelCounts.of("tag" if task == "tags" else "label", labels) if labels else None
-    return DataReport(tuple(summaries), tuple(findings), task, counts)
+    agreed = {name: found for name, one in judges.items() if (found := one.agreement()) is not None}
+    return DataReport(tuple(summaries), tuple(findings), task, counts, agreed)
 
 
 def _about_labels(learned: Survey, others: Sequence[Survey], labels: Mapping[str, LabelSurvey]) -> Iterator[Finding]:
@@ -185,13 +217,27 @@ def _about_labels(learned: Survey, others: Sequence[Survey], labels: Mapping[str
     return (Finding(name, kind, count, tuple(places[:SHOWN])) for name, (kind, count, places) in found)
 
 
-def _summary(survey: Survey, text: TextSummary | None) -> SetSummary:
-    sides = []
+def _about_numbers(learned: Survey, others: Sequence[Survey], numbers: Mapping[str, NumberSurvey]) -> Iterator[Finding]:
+    """What is wrong with the numbers of every set, and those outside of what training has."""
+    train = numbers[learned.name]
+    found = [(learned.name, one) for one in train.within(learned, learned=True)]
+    for survey in others:
+        own = numbers[survey.name]
+        found += [(survey.name, one) for one in own.within(survey, learned=False)]
+        found += [(survey.name, one) for one in own.beyond(survey, train)]
+    return (Finding(name, kind, count, tuple(places[:SHOWN])) for name, (kind, count, places) in found)
+
+
+def _summary(survey: Survey, text: TextSurvey | None, numbers: NumberSurvey | None) -> SetSummary:
+    sides: list[SideSummary] = []
     for side in (survey.source, survey.target):
         points = {"median": 50, "p95": 95, "p99": 99, "max": 100}
         percentiles = {name: int(_percentile(side.lengths, point)) for name, point in points.items()}
         sides.append(SideSummary(percentiles, len(side.alphabet), side.main_script()))
-    return SetSummary(survey.name, len(survey), sides[0], sides[1], text)
+    told = None if text is None else text.summary()
+    return SetSummary(
+        survey.name, len(survey), sides[0], sides[1], told, None if numbers is None else numbers.summary()
+    )
 
 
 def _within(survey: Survey, task: Task) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -57,10 +57,10 @@ class SideSurvey:
 
 
 class Survey:
-    """One set after one pass. Rows are examples in the order they were read; `also` is shown each of them."""
+    """One set after one pass. Rows are examples in the order they were read; all of `also` are shown each."""
 
     def __init__(
-        self, name: str, examples: Iterable[Example], also: Callable[[int, Example], None] | None = None
+        self, name: str, examples: Iterable[Example], also: Sequence[Callable[[int, Example], None]] = ()
     ) -> None:
         self.name = name
         self.source, self.target = SideSurvey(), SideSurvey()
@@ -73,8 +73,8 @@ class Survey:
         self.suspects: dict[str, array[int]] = {}  # kind of trouble -> rows, as far as one line can tell
         for row, example in enumerate(examples):
             self._add(row, example)
-            if also is not None:
-                also(row, example)
+            for look in also:
+                look(row, example)
 
     def _add(self, row: int, example: Example) -> None:
         self._file_of.append(self._files.setdefault(example.file, len(self._files)))

@@ -10,9 +10,9 @@ explanations are theirs as well. With s_1 ... s_n the memory and C labels,
              [c; q], c = sum_t a_t s_t, a = softmax_t(score(q, s_t)), q its summary (Hermann et al. 2015)
     labels   every label by itself, p_c = sigmoid(w_c f(s)); those that are there are said in the order of their ids:
              p(next is c | the last was b) = p_c prod_{b<k<c} (1 - p_k),  p(the end | b) = prod_{k>b} (1 - p_k)
-    number   one of C levels of an even grid, p(k | x) ~ exp(-(k - m)^2 / 2 d^2), m and d of f(s): least squares, and
-             how sure of it; what is likeliest is the level nearest to m. The outer levels are a margin, so that nearly
-             all of the bell lies on the grid; m itself stays in the middle, the range of what was learned (ADR 0016)
+    number   one of C levels of an even grid, p(k | x) ~ exp(-(k - m)^2 / 2 d^2), m = sigmoid(w f(s)) of the way along the
+             middle, d learned: least squares. What is likeliest is the level nearest to m. The outer levels are a
+             margin, so that nearly all of the bell lies on the grid (ADR 0016)
     tags     p(y_t | x) = softmax(W s_t), word by word; after the last word comes the end, for certain
 
 Tags may know their neighbours: a linear-chain conditional random field (Lafferty et al. 2001), read from left to right.
@@ -52,6 +52,7 @@ from seqloom.specials import EOS, SPECIALS
 TAP = "decoder.attention"
 FIRST = len(SPECIALS)  # the id of the first label: special tokens are none
 NARROWEST, USUAL_WIDTH = 0.5, 0.1  # of the bell of a number: in levels, and of all levels, before anything is learned
+QUICKLY = 10.0  # how much faster the width is learned than other parameters are
 
 
 class LabelSettings(DecoderSettings):
@@ -255,7 +256,7 @@ class Label(Whole):
 class Number(Whole):
     """A number for all that was read: one of the levels of an even grid (`data/levels.py`)."""
 
-    outputs = 2  # where the bell stands, and how wide it is
+    outputs = 1  # where the bell stands
 
     class Settings(WholeSettings):
         kind: Literal["number"] = "number"
@@ -264,11 +265,17 @@ class Number(Whole):
         def measures(self) -> bool:
             return True
 
+    def __init__(
+        self, settings: Settings, *, embedding: Embedding, encoder: Encoder, sources: Sequence[str] = ("source",)
+    ) -> None:
+        super().__init__(settings, embedding=embedding, encoder=encoder, sources=sources)
+        self.spread = nn.Parameter(torch.zeros(1))  # how wide the bell is, whatever was read
+
     def spoken(self, scores: Float[Tensor, "N T C"], tokens: RowTokens, state: State) -> Features:
         last = self.width - FIRST - 1  # the levels are 0 ... last
         margin = last * MARGIN / (1 + 2 * MARGIN)
         middle = margin + (last - 2 * margin) * torch.sigmoid(scores[..., :1])  # N T 1
-        width = NARROWEST + USUAL_WIDTH * last * F.softplus(scores[..., 1:])
+        width = NARROWEST + USUAL_WIDTH * last * torch.exp(QUICKLY * self.spread)
         levels = torch.arange(last + 1, device=scores.device, dtype=scores.dtype)
         return super().spoken(-(((levels - middle) / width) ** 2) / 2, tokens, state)
 
