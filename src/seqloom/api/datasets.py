@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from seqloom import wording
 from seqloom.data.files import Tally, mending
-from seqloom.data.judgments import decided, learned
+from seqloom.data.judgments import Judgments, decided, learned
 from seqloom.data.readers import Example, ReaderSettings, read, renamed, spooled
 from seqloom.data.split import Part, assign
 from seqloom.errors import SeqloomError
@@ -38,15 +38,14 @@ class Datasets:
         return learned(self._part("train"), self.data.judgments)
 
     def dev(self) -> Iterator[Example]:
-        return self._judged("dev")
-
-    def test(self) -> Iterator[Example]:
-        return self._judged("test")
-
-    def _judged(self, part: Part) -> Iterator[Example]:
         """One example for every item, whatever training makes of its judgments."""
         how = self.data.judgments
-        return (decided(example, "majority" if how == "each" else how) for example in self._part(part))
+        return (decided(example, "majority" if how == "each" else how) for example in self._part("dev"))
+
+    def test(self) -> Iterator[Example]:
+        """With all judgments: metrics know what to make of them."""
+        how: Judgments = "first" if self.data.judgments in ("first", "mean") else "majority"
+        return (decided(example, how) for example in self._part("test"))
 
     def given(self) -> Iterator[Example]:
         """All of the training files, what is held out of them as well."""

@@ -69,12 +69,13 @@ class Diagnoses:
     metric: str
     values: tuple[float, ...]
     higher_is_better: bool = True
+    labels: bool = False  # outputs are labels: nothing is written, so nothing is left out or said twice
 
     @staticmethod
-    def of(items: Sequence[Diagnosis], examples: Sequence[Example], metric: Metric) -> Diagnoses:
+    def of(items: Sequence[Diagnosis], examples: Sequence[Example], metric: Metric, labels: bool = False) -> Diagnoses:
         rows = metric.statistics([item.output for item in items], [example.references for example in examples])
         values = tuple(metric.sentence_values(rows).tolist())
-        return Diagnoses(tuple(items), metric.name, values, metric.higher_is_better)
+        return Diagnoses(tuple(items), metric.name, values, metric.higher_is_better, labels)
 
     @cached_property
     def verdicts(self) -> dict[Verdict, int]:
@@ -86,7 +87,7 @@ class Diagnoses:
     def symptoms(self) -> dict[Kind, int]:
         """How many outputs show each symptom."""
         found = Counter(symptom.kind for item in self.items for symptom in item.symptoms)
-        return {kind: found[kind] for kind in KINDS}
+        return {} if self.labels else {kind: found[kind] for kind in KINDS}
 
     @property
     def errors(self) -> int:
@@ -181,6 +182,7 @@ class _Doctor:
         self.model, self.options = model, options
         self.asking = model.asking(options)
         self.normalisation: Normalisation = STRATEGIES.build(self.asking.strategy).normalisation
+        self.labels = model.recipe.model.labels
         self.most = model.recipe.data.limits.max_target
         reads_itself = kind_of(model.recipe.model.parts["decoder"]) == "transformer"
         self.picks = Picks(shift=reads_itself)  # whose weights tell where a word came from: see probe/align.py
@@ -199,7 +201,7 @@ class _Doctor:
         wrong: list[int] = []
         for place, answer in answers.items():
             references = examples[place].references
-            if matches_any(answer.text, [*references, *map(self.model.target.normalise, references)]):
+            if matches_any(answer.text, [*references, *map(self.model.target.rewritten, references)]):
                 found[place] = _bare("right", examples[place], answer.text)
             else:
                 wrong.append(place)
@@ -262,7 +264,7 @@ class _Doctor:
                 continue
             source, unknown = self._source(example)
             best = counting(references[place])
-            found[place] = diagnosed(source, outputs[place], best, unknown, self.picks)
+            found[place] = diagnosed(source, outputs[place], best, unknown, None if self.labels else self.picks)
         return found
 
     def _rows(self, place: int, example: Example, answer: _Answer) -> Iterator[_Row]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from seqloom.api.diagnose import Diagnoses, diagnose
 from seqloom.api.frequencies import TrainingWords
-from seqloom.api.labelled import NO_TABLES, LabelTables, refuse_unfit, seen
+from seqloom.api.labelled import NO_TABLES, LabelTables, judges_of, refuse_unfit, seen
 from seqloom.api.load import load
 from seqloom.api.model import Model
 from seqloom.api.options import Options
@@ -33,6 +33,7 @@ from seqloom.api.testset import (
     read_outputs,
 )
 from seqloom.config import Plain, kind_of
+from seqloom.data.judgments import Agreement
 from seqloom.data.readers import Example
 from seqloom.metrics import Metric
 from seqloom.metrics.breakdown import FrequencyRow
@@ -87,6 +88,7 @@ class RunEvaluation:
     outputs: tuple[str, ...]
     by_frequency: tuple[FrequencyRow, ...] | None = None  # None where training counts are not known, and of labels
     by_label: LabelTables | None = None  # None where outputs are no labels
+    judges: Agreement | None = None  # where labels or numbers of some items have several judgments
     decoding: Decoding | None = None
     diagnosis: Diagnoses | None = None  # None where nobody asked for it
     predictions: tuple[Prediction, ...] = ()  # what the outputs are of, where a model gave them here
@@ -124,6 +126,7 @@ class RunEvaluation:
             "length_unit": self.length_unit,
             "by_frequency": None if rows is None else [frequency_dict(row) for row in rows],
             **(NO_TABLES if self.by_label is None else self.by_label.as_dict()),
+            "judges": None if self.judges is None else asdict(self.judges),
             "decoding": None if self.decoding is None else asdict(self.decoding),
             "diagnosis": None if self.diagnosis is None else self.diagnosis.as_dict(),
         }
@@ -177,6 +180,7 @@ class Judge:
             outputs=tuple(outputs),
             by_frequency=None if self.words is None else self.words.accuracy(outputs, references),
             by_label=LabelTables.of(outputs, references, list(self.metrics.values()), self.model),
+            judges=judges_of(examples, list(self.metrics.values()), self.model),
         )
 
     def run(
@@ -199,7 +203,8 @@ class Judge:
 
     def _diagnosis(self, model: Model, examples: Sequence[Example], options: Options) -> Diagnoses:
         """Each error by its cause; the worst are so by the first metric."""
-        return Diagnoses.of(list(diagnose(model, examples, options)), examples, next(iter(self.metrics.values())))
+        found, metric = list(diagnose(model, examples, options)), next(iter(self.metrics.values()))
+        return Diagnoses.of(found, examples, metric, model.recipe.model.labels)
 
 
 def evaluate(

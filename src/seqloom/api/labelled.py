@@ -15,6 +15,7 @@ from seqloom.config import Plain
 from seqloom.data.codecs import Codecs
 from seqloom.data.examples import Example
 from seqloom.data.filters import Counts, encoded
+from seqloom.data.judgments import Agreement, agreement_of
 from seqloom.errors import SeqloomError
 from seqloom.metrics import Metric
 from seqloom.metrics.labels import MAX_LABELS, Cut, LabelRow, per_label
@@ -51,6 +52,25 @@ def refuse_unfit(model: Model, examples: Iterable[Example]) -> None:
             encoded(example, model.codecs, model.recipe.data.limits, Counts())
 
 
+def judges_of(examples: Sequence[Example], metrics: Sequence[Metric], model: Model | None) -> Agreement | None:
+    """How far the judges of these examples agree; None where outputs are texts, whose references are no judgments."""
+    numbers = model.recipe.model.measures if model is not None else any(metric.of_numbers for metric in metrics)
+    cut = _cut(metrics, model)
+    if cut is None and not numbers:
+        return None
+    references = [example.references for example in examples]
+    return agreement_of(references, numbers) if cut is None else agreement_of(references, cut=cut.labels)
+
+
+def _cut(metrics: Sequence[Metric], model: Model | None) -> Cut | None:
+    """How outputs are read as labels: as the model has it, or without one the metrics; None where they are none."""
+    are_labels = any(metric.of_labels for metric in metrics) if model is None else model.recipe.model.labels
+    separator = next((metric.separator for metric in metrics if metric.separator is not None), None)
+    if not (are_labels or separator) or (model is not None and model.recipe.model.measures):
+        return None
+    return Cut(separator is None and model is not None and not model.recipe.model.in_place, separator)
+
+
 @dataclass(frozen=True)
 class LabelTables:
     """One row per label; one per type of span where tags write spans."""
@@ -68,16 +88,13 @@ class LabelTables:
         model: Model | None,
     ) -> LabelTables | None:
         """None where outputs are no labels: as the model has it, or without one the metrics."""
-        are_labels = any(metric.of_labels for metric in metrics) if model is None else model.recipe.model.labels
-        separator = next((metric.separator for metric in metrics if metric.separator is not None), None)
-        if not (are_labels or separator) or (model is not None and model.recipe.model.measures):
+        cut = _cut(metrics, model)
+        if cut is None:
             return None
-        whole = separator is None and model is not None and not model.recipe.model.in_place
-        cut = Cut(whole, separator)
         rows = per_label(outputs, references, cut)
         if len(rows) > MAX_LABELS:
             return None
-        tags = not whole and separator is None
+        tags = not cut.whole and cut.separator is None
         spans = tuple(per_span_type(outputs, references)) if tags and write_spans(references) else None
         return cls(tuple(rows), spans, {} if model is None else _unseen(model, references, cut))
 

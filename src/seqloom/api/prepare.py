@@ -259,6 +259,8 @@ class Prepared:
         examples = self.datasets.dev()
         chosen = merged(examples) if self.recipe.evaluation.merge_sources else list(examples)
         asked = [example for example in chosen if example.source.strip() or self.codecs.continues]
+        if self.recipe.model.measures:  # no number says how far off an output is from nothing
+            asked = [example for example in asked if example.target.strip()]
         return asked[:CALIBRATION_EXAMPLES]
 
     def _network(self) -> Generator:

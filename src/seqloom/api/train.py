@@ -274,7 +274,7 @@ class _Training:
             outputs = self._outputs(chosen, Options(beam=1, split=False, on_long="skip"))
             references = [example.references for example in chosen]
             for settings, metric in zip(self.recipe.evaluation.metrics, self.metrics, strict=True):
-                values[kind_of(settings)] = metric.score(outputs, references)
+                values.setdefault(kind_of(settings), metric.score(outputs, references))  # of a kind the first is meant
         return values
 
     def samples(self, network: nn.Module) -> list[Sample]:
@@ -282,7 +282,8 @@ class _Training:
         if self.parts.codecs.continues:
             chosen = [_begun(example) for example in chosen]
         outputs = self._outputs(chosen, Options(beam=1, split=False, on_long="skip"))
-        return [Sample(example.shown, text, example.target) for example, text in zip(chosen, outputs, strict=True)]
+        written = [self.parts.codecs.target.rewritten(example.target) for example in chosen]
+        return [Sample(one.shown, *texts) for one, *texts in zip(chosen, outputs, written, strict=True)]
 
     def _outputs(self, examples: Sequence[Example], options: Options) -> list[str]:
         try:

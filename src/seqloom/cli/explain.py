@@ -201,7 +201,8 @@ def model_explains(model: Model, question: Question, options: Options) -> Explan
     found = explain(model, question, options)
     looks = () if question.edits is None else question.edits.looks
     if late := [look for look in looks if look.step > len(found.output)]:
-        what = f"--attend {late[0]}: the output has {len(found.output)} tokens, its end included"
+        with_end = ", its end included" if found.ends else ""
+        what = f"--attend {late[0]}: the output has {len(found.output)} tokens{with_end}"
         raise SeqloomError("E_USAGE", what, fix=f"a STEP from 1 to {len(found.output)}")
     return found
 

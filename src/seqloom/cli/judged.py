@@ -47,6 +47,7 @@ def _print_scores(systems: list[RunEvaluation]) -> None:
             rows.append([*name, f"{system.perplexity:.2f}", "", "lower"])
     title = f"{' against '.join(system.name for system in systems)}: {systems[0].sentences:,} sentences"
     notes = [f"{system.name} is an output file, judged as it is" for system in systems if not system.predicted]
+    notes += [f"The judges: {systems[0].judges.line}."] if systems[0].judges is not None else []
     columns = ["metric", *(["system"] if several else []), "value", "95 % interval", "better"]
     say.table(title, columns, rows, notes)
     for score in systems[0].scores.values():
@@ -155,11 +156,12 @@ def _print_diagnosis(system: RunEvaluation, several: bool) -> None:
     rows = [(verdict, f"{count:,}", say.percent(count / whole)) for verdict, count in told.verdicts.items()]
     print()
     say.table(f"Diagnosis{of}", ["verdict", "outputs", "share"], rows, _partings(told))
-    if told.errors:
+    if told.errors and (told.symptoms or told.barred):
         found = [("reference out of reach", told.barred), *told.symptoms.items()]
         shares = [(kind, f"{count:,}", say.percent(count / told.errors)) for kind, count in found]
         print()
         say.table(f"Symptoms{of}", ["symptom", "outputs", "share of the errors"], shares)
+    if told.errors:
         print()
         say.data(f"The worst{of} by {told.metric}:")
         for item, value in told.worst():
@@ -172,10 +174,8 @@ def _partings(told: Diagnoses) -> list[str]:
     """How far off the model was where output and reference part, on average."""
     if told.mean_rank is None:
         return []
-    line = (
-        f"Where output and reference part, the right token has rank {told.mean_rank:,.1f} on average, "
-        f"{told.median_rank:,.0f} as the median"
-    )
+    what = "The right label" if told.labels else "Where output and reference part, the right token"
+    line = f"{what} has rank {told.mean_rank:,.1f} on average, {told.median_rank:,.0f} as the median"
     mass = told.mean_mass
     return [f"{line}." if mass is None else f"{line}; {say.percent(mass)} of the attention lay on its source word."]
 

@@ -158,6 +158,10 @@ class TextCodec(SourceCodec):
         text = self.normalise(text)
         return self.tokenizer.encode(text) if rng is None else self.tokenizer.encode_sampled(text, rng)
 
+    def rewritten(self, text: str) -> str:
+        """A text as a model would write it: normalised, the labels of a set in their order, a number as its level."""
+        return self.tokenizer.decode(self.tokens(text))
+
     def encode(self, text: str) -> list[int]:
         return self.vocabulary.ids(self.tokens(text))
 

@@ -35,12 +35,12 @@ def learned(examples: Iterable[Example], how: Judgments) -> Iterator[Example]:
 
 
 def decided(example: Example, how: Judgments) -> Example:
-    """The same item, what the judgments come to standing first; the others stay, for metrics know what they are."""
+    """The same item, with what most say standing first (the others stay: metrics know what they are), or their mean."""
     if how == "first" or len(example.references) < 2:
         return example
     if how == "mean":
         numbers = [_number(text, example.where) for text in example.references]
-        return replace(example, references=(f"{sum(numbers) / len(numbers):.12g}", *example.references))
+        return replace(example, references=(f"{sum(numbers) / len(numbers):.12g}",))
     counts = Counter(map(_collapsed, example.references))
     first = counts.most_common(1)[0][0]  # of equally frequent ones that which stands first
     return replace(example, references=(first, *_without(example.references, first)))

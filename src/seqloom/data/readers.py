@@ -177,7 +177,7 @@ class ParallelReader(Reader):
 
 
 class JsonLinesReader(Reader):
-    """One JSON object per line; the target may be a string or a list of strings (several references).
+    """One JSON object per line; the target may be a string or a list of strings: several references, or one set.
 
     An extra may be a string, a list of strings, or a record, which becomes `k=v` items in the order of its keys.
     """
@@ -187,6 +187,7 @@ class JsonLinesReader(Reader):
         path: FilePath
         source: str = "source"
         target: str = "target"
+        list_of: Literal["references", "labels"] = "references"  # what a target is that is a list: or a set of labels
         extras: Mapping[ExtraName, str] = {}  # further sources: name -> key
         weight: str | None = None  # the key of a number from 0 up
         alignment: str | None = None  # the key of 0-0 1-2: words of source and target
@@ -203,15 +204,19 @@ class JsonLinesReader(Reader):
     def _record(self, text: str, number: int) -> Example:
         settings, where = self.settings, f"{shown(self.path)}:{number}"
         record = json_object(text, where)
-        target = strings(record, settings.target, where)
-        extras = {
-            name: encodable(joined_items(value_of(record, key, where), key, where), key, where)
-            for name, key in settings.extras.items()
-        }
+        if settings.list_of == "labels":
+            target = (self._joined(record, settings.target, where),)
+        else:
+            target = strings(record, settings.target, where)
+        extras = {name: self._joined(record, key, where) for name, key in settings.extras.items()}
         example = Example(one_string(record, settings.source, where), target, shown(self.path), number, extras)
         weight = None if settings.weight is None else value_of(record, settings.weight, where)
         alignment = None if settings.alignment is None else one_string(record, settings.alignment, where)
         return self._example(example, weight, alignment)
+
+    @staticmethod
+    def _joined(record: Mapping[str, object], key: str, where: str) -> str:
+        return encodable(joined_items(value_of(record, key, where), key, where), key, where)
 
 
 READERS: Table[Reader] = Table(

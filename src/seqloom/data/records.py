@@ -22,12 +22,17 @@ def json_object(text: str, where: str) -> Mapping[str, object]:
 
 
 def strings(record: Mapping[str, object], key: str, where: str) -> tuple[str, ...]:
-    """One string or a list of strings."""
+    """One string or a list of strings; a number is as good as its text."""
     value = value_of(record, key, where)
-    texts = [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
+    given = [str(one) if is_number(one) else one for one in (value if isinstance(value, list) else [value])]
+    texts = [text for text in given if isinstance(text, str)]
     if not texts or (isinstance(value, list) and len(texts) != len(value)):
         raise SeqloomError("E_DATA", f"{key!r} must be a string or a list of strings", where=where)
     return tuple(encodable(text, key, where) for text in texts)
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def one_string(record: Mapping[str, object], key: str, where: str) -> str:

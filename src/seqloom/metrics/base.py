@@ -32,6 +32,7 @@ class Metric(ABC):
     name: str
     higher_is_better: ClassVar[bool] = True
     of_labels: ClassVar[bool] = False  # it reads texts as labels between white space
+    of_numbers: ClassVar[bool] = False  # it reads texts as numbers
     separator: str | None = None  # between labels, where it reads texts as sets of them
 
     @abstractmethod

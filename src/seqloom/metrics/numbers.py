@@ -47,6 +47,7 @@ class Correlation(Counted):
     """
 
     columns = 6
+    of_numbers = True
 
     def _rows(self, predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
         x, y = self._compared(*_sides(predictions, references))
@@ -114,6 +115,7 @@ class MeanSquaredError(Counted):
     """Mean of the squared differences, on the scale of the numbers: rows are (square, 1)."""
 
     columns = 2
+    of_numbers = True
     rule = "error:squared|scale:of-the-numbers|judgments:mean"
     higher_is_better: ClassVar[bool] = False
 

@@ -10,8 +10,8 @@ explanations are theirs as well. With s_1 ... s_n the memory and C labels,
              [c; q], c = sum_t a_t s_t, a = softmax_t(score(q, s_t)), q its summary (Hermann et al. 2015)
     labels   every label by itself, p_c = sigmoid(w_c f(s)); those that are there are said in the order of their ids:
              p(next is c | the last was b) = p_c prod_{b<k<c} (1 - p_k),  p(the end | b) = prod_{k>b} (1 - p_k)
-    number   one of C levels of an even grid, p(k | x) ~ exp(-(k - m)^2 / 2 d^2), m = sigmoid(w f(s)) of the way along the
-             middle, d learned: least squares. What is likeliest is the level nearest to m. The outer levels are a
+    number   one of C levels of an even grid, p(k | x) ~ exp(-(k - m)^2 / 2 d^2), m = sigmoid(w f(s)) of the way along
+             the middle, d learned: least squares. What is likeliest is the level nearest to m. The outer levels are a
              margin, so that nearly all of the bell lies on the grid (ADR 0016)
     tags     p(y_t | x) = softmax(W s_t), word by word; after the last word comes the end, for certain
 

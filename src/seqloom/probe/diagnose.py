@@ -93,6 +93,7 @@ class Divergence:
     said: str | None
     said_probability: float | None  # None: the output was cut off there
     gaze: Gaze | None = None
+    label: bool = False  # what is said are labels
 
     def as_dict(self) -> dict[str, Plain]:
         return {
@@ -178,8 +179,13 @@ def counting(references: Sequence[Spoken]) -> Spoken:
     return max(references, key=lambda one: (not one.barred, one.score))
 
 
-def diagnosed(source: Side, output: Spoken, reference: Spoken, unknown: Sequence[str], picks: Picks) -> Diagnosis:
-    """The diagnosis of an output that equals none of its references, beside the one that counts."""
+def diagnosed(
+    source: Side, output: Spoken, reference: Spoken, unknown: Sequence[str], picks: Picks | None
+) -> Diagnosis:
+    """The diagnosis of an output that equals none of its references, beside the one that counts.
+
+    `picks`: whose weights tell which source word an output word came from; None: outputs are labels, of no word.
+    """
     part = _divergence(source, output, reference, picks)
     case = Compared(
         source=source.units,
@@ -202,7 +208,7 @@ def diagnosed(source: Side, output: Spoken, reference: Spoken, unknown: Sequence
         reference_score=reference.score,
         barred=barred,
         divergence=part,
-        symptoms=tuple(symptoms(case)),
+        symptoms=() if picks is None else tuple(symptoms(case)),
     )
 
 
@@ -233,7 +239,7 @@ def _by_units(source: Side, weights: Float64[np.ndarray, "S"]) -> Float64[np.nda
 # --- where they part -----------------------------------------------------------------------------------------------
 
 
-def _divergence(source: Side, output: Spoken, reference: Spoken, picks: Picks) -> Divergence | None:
+def _divergence(source: Side, output: Spoken, reference: Spoken, picks: Picks | None) -> Divergence | None:
     """After the longest beginning that both share; None where they are the same, token by token."""
     wanted, said = reference.whole, output.whole
     if wanted == said:
@@ -251,6 +257,8 @@ def _divergence(source: Side, output: Spoken, reference: Spoken, picks: Picks) -
         said=_piece(output.side, place),
         said_probability=math.exp(output.forced.log_probs[place]) if place < len(said) else None,
     )
+    if picks is None:
+        return replace(found, label=True)
     return replace(found, gaze=_gaze(source, output, reference, place, picks))
 
 
@@ -339,6 +347,9 @@ def _rest_in_words(found: Diagnosis) -> list[str]:
 def _parting(part: Divergence, verdict: Verdict) -> str:
     """`after "two men" the reference goes on with "ride" (rank 3, p 0.11), the model said "walk" (p 0.62)`."""
     begins = not part.place
+    if part.label and begins and part.right is not None and part.said is not None and part.rank is not None:
+        told = f"the right label {quoted(part.right)} has rank {part.rank:,} ({_chance(part.probability)})"
+        return f"{told}, the model said {quoted(part.said)} ({_chance(part.said_probability)})"
     where = "the reference" if begins else f"after {quoted(part.after, tail=True)} the reference"
     if part.right is None:
         wanted = f"{where} {'is empty' if begins else 'ends'}"

@@ -96,7 +96,7 @@ class Explanation:
     text: str
     answer: str
     source: tuple[str, ...]  # S: the tokens read, their end included; then those of extras
-    output: tuple[Told, ...]  # T: the tokens said, their end included
+    output: tuple[Told, ...]  # T: the tokens said, their end included (see `ends`)
     read: tuple[int, ...]  # S: the word of the source's text that a token is a part of; -1: none
     said: tuple[int, ...]  # T: the same of the answer
     weights: Weights
@@ -105,7 +105,7 @@ class Explanation:
     tree: Tree | None = None  # how the answer was found, where it was searched for
     extras: Mapping[str, str] = field(default_factory=dict)
     truncated: bool = False  # the answer was cut off: its end is not its own
-    frames: int = 0  # so many of the first positions are frames: neighbours may be drawn as one
+    ends: bool = True  # the last of `output` is the end; where that is certain, as of labels, it is left out
 
     @property
     def log_prob(self) -> float:
@@ -133,7 +133,7 @@ class Explanation:
         """How much each word of the answer looked at each word of the text."""
         own = [place for place, word in enumerate(self.read) if word >= 0]
         columns = slice(own[0], own[-1] + 1) if own else slice(0)
-        looked = Looked(self.weights[..., columns], self.read[columns], self.said[:-1])
+        looked = Looked(self.weights[..., columns], self.read[columns], self.said[:-1] if self.ends else self.said)
         return looked.by_words(picks or Picks())
 
     def map(self, layer: int | None = None, head: int | None = None, words: bool = False) -> AttentionMap:
@@ -234,9 +234,10 @@ def explained(
     with Tape(*network.attention_taps, *own, *said, replace=replace) as tape:
         features, state = network.forced(batch)
         log_probs = network.head.log_probs(features, state)[0].float()  # T W
-    ids = [*forced.tokens.tolist(), EOS]
-    steps = _told(log_probs, ids, codecs, forced.encoded.foreign, likeliest)
-    pieces = [told.token for told in steps[:-1]]
+    ends = not network.decoder.sure_of_end
+    ids = [*forced.tokens.tolist(), *([EOS] if ends else [])]
+    steps = _told(log_probs[: len(ids)], ids, codecs, forced.encoded.foreign, likeliest)
+    pieces = [told.token for told in steps[: len(forced.tokens)]]
     answer = codecs.target.tokenizer.decode(pieces)
     source = codecs.positions(forced.encoded)
     before = len(forced.encoded.source) - forced.encoded.own
@@ -247,11 +248,11 @@ def explained(
         source=source,
         output=steps,
         read=(*read, *[-1] * (len(source) - len(read))),
-        said=(*_words(codecs, pieces, answer), -1),
-        weights=_stacked(network.attended(tape, batch), (len(ids), len(source))),
+        said=(*_words(codecs, pieces, answer), *([-1] if ends else [])),
+        weights=_stacked(network.attended(tape, batch), (len(ids), len(source)))[:, :, : len(ids)],
         within_source=_stacked(within_source(tape, network, batch), (len(source), len(source))),
         within_output=_stacked([tape.joined(name, dim=2) for name in said], (len(ids), len(ids))),
-        frames=forced.encoded.frames,
+        ends=ends,
     )
 
 
