@@ -204,6 +204,7 @@ class JsonLinesReader(Reader):
     def _record(self, text: str, number: int) -> Example:
         settings, where = self.settings, f"{shown(self.path)}:{number}"
         record = json_object(text, where)
+        target: tuple[str, ...]
         if settings.list_of == "labels":
             target = (self._joined(record, settings.target, where),)
         else:
