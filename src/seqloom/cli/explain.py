@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from seqloom.api.model import Model
     from seqloom.api.options import Options
     from seqloom.config import Plain
-    from seqloom.probe.explain import Explanation
+    from seqloom.probe.explain import Explanation, Told
 
 SHOWN = 4  # runners-up of a token that are printed
 LIKELIEST = 5
@@ -226,11 +226,22 @@ def _print(found: Explanation, layer: int | None, head: int | None, words: bool)
         say.data("where it looked: what it read across, what it wrote down, each with its probability p\n")
         say.data("\n".join(drawn_map(found.map(layer, head, words))))
         say.data("")
+    if found.between is not None:
+        low, high = found.between
+        say.data(f"{found.answer}: nine times of ten it should be between {low} and {high}, as the model has it")
+        return
+    beside = any(told.alone is not None for told in found.output)
     rows = [
-        (index, told.token, _p(told.log_prob), told.rank, _others(told.runners_up))
+        (index, told.token, _p(told.log_prob), *_alone(told, beside), told.rank, _others(told.runners_up))
         for index, told in enumerate(found.output, start=1)
     ]
-    say.table(f"{found.answer}  (log-probability {found.log_prob:.3f})", ("#", "token", "p", "rank", "or"), rows)
+    columns = ("#", "token", "p", *(["alone"] if beside else []), "rank", "or")
+    notes = ["p: after its left neighbour; alone: whatever its neighbours are"] if beside else []
+    say.table(f"{found.answer}  (log-probability {found.log_prob:.3f})", columns, rows, notes)
+
+
+def _alone(told: Told, beside: bool) -> list[str]:
+    return [("" if told.alone is None else _p(told.alone))] if beside else []
 
 
 def _p(log_prob: float) -> str:

@@ -32,6 +32,7 @@ class Number(Tokenizer):
     """A number as the nearest of many levels. What is no number is a piece of its own, which no vocabulary has."""
 
     fixed_inventory = True
+    scale = True
     file = "levels.json"
 
     class Settings(config.Settings):

@@ -18,6 +18,7 @@ class Tokenizer(ABC):
     Settings: type[config.Settings]
     text_like: ClassVar[bool] = False  # natural text, which `predict` may split into sentences
     fixed_inventory: ClassVar[bool] = False  # `pieces()` lists all it can produce; otherwise they are counted from data
+    scale: ClassVar[bool] = False  # True: pieces are the levels of one scale, in their order
     ordered: ClassVar[bool] = False  # True: pieces of a text stand in the order of their names, and so do their ids
 
     @classmethod

@@ -184,6 +184,13 @@ class Decoder(nn.Module, ABC):
     def forward(self, tokens: RowTokens, state: State, lengths: Rows | None = None) -> tuple[Features, State]:
         """Features for every position, and the state after each row's last real token (`lengths`, default all)."""
 
+    def alone(self, state: State) -> LogProbs | None:
+        """Of every place of the output the log-probability of each token, whatever stands at the others.
+
+        None where that is not known, or is what the decoder says at each step anyway.
+        """
+        return None
+
     def held(self, state: State, room: int) -> State:
         """The same state with room for so many more tokens: reading them changes no tensor's shape. Consumes it.
 

@@ -46,7 +46,7 @@ from seqloom.nn.frontends import Embedding
 from seqloom.nn.layers import exact, mean_of_real, spread
 from seqloom.nn.scores import ScaledDot
 from seqloom.nn.tape import tap
-from seqloom.shapes import Bool, Features, Float, Int, Rows, RowTokens, Tensor
+from seqloom.shapes import Bool, Features, Float, Int, LogProbs, Rows, RowTokens, Tensor
 from seqloom.specials import EOS, SPECIALS
 
 TAP = "decoder.attention"
@@ -367,3 +367,16 @@ class Tags(Labels):
             before = self.field.transitions[(tokens - FIRST).clamp(min=0)]  # N T C: what was just read is the neighbour
             here = here + torch.where((places == 0)[..., None], self.field.start, before)
         return self.said(here, places < words[:, None]), self.after(tokens, state, lengths)
+
+    def alone(self, state: State) -> LogProbs | None:
+        """p(y_t = d | x) = sum_c p(y_{t-1} = c | x) p(d | c, x), from left to right."""
+        if self.field is None:
+            return None
+        scores = state.sources["scores"]  # B S C: with all that may follow
+        now = torch.log_softmax(scores[:, 0] + exact(self.field.start), dim=-1)
+        found = [now]
+        for here in scores[:, 1:].unbind(1):
+            steps = torch.log_softmax(exact(self.field.transitions) + here[:, None], dim=-1)  # B C C
+            now = torch.logsumexp(now[:, :, None] + steps, dim=1)
+            found.append(now)
+        return F.pad(torch.stack(found, dim=1), (FIRST, 0), value=-torch.inf)

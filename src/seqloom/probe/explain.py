@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from dataclasses import replace as dataclass_replace
 from functools import cached_property
 
 import numpy as np
@@ -27,9 +28,10 @@ from seqloom.probe.align import Looked, Picks
 from seqloom.probe.bins import FEW, averaged, bins_of, labels_of, summed
 from seqloom.probe.tree import Tree
 from seqloom.probe.within import within_source, within_taps
-from seqloom.shapes import Tensor
+from seqloom.shapes import Float, Tensor
 from seqloom.specials import EOS
 
+MOST = 0.9  # of the probability of a number
 DIGITS = 6  # of what is written to JSON
 
 Weights = Float32[np.ndarray, "L H T S"]
@@ -72,6 +74,7 @@ class Told:
     log_prob: float
     rank: int  # 1: nothing was likelier
     likeliest: tuple[tuple[str, float], ...]  # (token, log-probability), best first
+    alone: float | None = None  # its log-probability whatever its neighbours are, where these matter (a tag's own)
 
     @property
     def runners_up(self) -> list[tuple[str, float]]:
@@ -81,7 +84,8 @@ class Told:
     def as_dict(self) -> dict[str, Plain]:
         others: list[Plain] = [{"token": token, "log_prob": round(value, DIGITS)} for token, value in self.likeliest]
         own = round(self.log_prob, DIGITS) if math.isfinite(self.log_prob) else None  # JSON has no infinity
-        return {"token": self.token, "log_prob": own, "rank": self.rank, "likeliest": others}
+        told: dict[str, Plain] = {"token": self.token, "log_prob": own, "rank": self.rank, "likeliest": others}
+        return told if self.alone is None else {**told, "alone": round(self.alone, DIGITS)}
 
 
 def possible(tokens: Iterable[str], log_probs: Iterable[float]) -> tuple[tuple[str, float], ...]:
@@ -105,6 +109,7 @@ class Explanation:
     tree: Tree | None = None  # how the answer was found, where it was searched for
     extras: Mapping[str, str] = field(default_factory=dict)
     truncated: bool = False  # the answer was cut off: its end is not its own
+    between: tuple[str, str] | None = None  # of a number: what `MOST` of its probability lies between
     ends: bool = True  # the last of `output` is the end; where that is certain, as of labels, it is left out
 
     @property
@@ -191,6 +196,7 @@ class Explanation:
             "answer": self.answer,
             "log_prob": round(self.log_prob, DIGITS),
             "truncated": self.truncated,
+            **({} if self.between is None else {"between": list(self.between)}),
             "source_tokens": list(self.source),
             "source_words": list(self.read),
             **({"source_frames": self.frames} if self.frames else {}),
@@ -236,7 +242,10 @@ def explained(
         log_probs = network.head.log_probs(features, state)[0].float()  # T W
     ends = not network.decoder.sure_of_end
     ids = [*forced.tokens.tolist(), *([EOS] if ends else [])]
+    alone = network.decoder.alone(state)
     steps = _told(log_probs[: len(ids)], ids, codecs, forced.encoded.foreign, likeliest)
+    if alone is not None:
+        steps = _beside_neighbours(steps, ids, alone[0])
     pieces = [told.token for told in steps[: len(forced.tokens)]]
     answer = codecs.target.tokenizer.decode(pieces)
     source = codecs.positions(forced.encoded)
@@ -252,6 +261,7 @@ def explained(
         weights=_stacked(network.attended(tape, batch), (len(ids), len(source)))[:, :, : len(ids)],
         within_source=_stacked(within_source(tape, network, batch), (len(source), len(source))),
         within_output=_stacked([tape.joined(name, dim=2) for name in said], (len(ids), len(ids))),
+        between=_between(log_probs[0], codecs) if codecs.target.tokenizer.scale else None,
         ends=ends,
     )
 
@@ -268,6 +278,20 @@ def _told(
         Told(codecs.said([token], foreign)[0], value, rank, possible(codecs.said(best, foreign), values))
         for token, value, rank, best, values in steps
     )
+
+
+def _beside_neighbours(steps: Sequence[Told], ids: Sequence[int], alone: Float[Tensor, "T W"]) -> tuple[Told, ...]:
+    """The steps with what each token is worth by itself."""
+    pairs = zip(steps, ids, alone, strict=False)
+    return tuple(dataclass_replace(step, alone=float(row[token])) for step, token, row in pairs)
+
+
+def _between(log_probs: Float[Tensor, "W"], codecs: Codecs) -> tuple[str, str]:
+    """The levels that hold `MOST` of the probability, as much being left on either side."""
+    below = log_probs.exp().cumsum(0)
+    ends = torch.searchsorted(below, below[-1] * below.new_tensor([(1 - MOST) / 2, (1 + MOST) / 2]))
+    low, high = codecs.said(ends.clamp(max=len(log_probs) - 1).tolist())
+    return low, high
 
 
 def _words(codecs: Codecs, pieces: Sequence[str], answer: str) -> list[int]:
