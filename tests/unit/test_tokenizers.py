@@ -27,6 +27,8 @@ TEXTS = [
     "no widening, no lowering: newest, widest",
 ] * 5
 
+NUMBERS = ["1", "2.5", "-3", "0", "4.125"]
+
 # Characters that tempt a tokenizer: its own marks, spaces, combining accents, astral and private-use characters.
 TEMPTING = st.sampled_from(list("ab ä.,'\"()_▁▅￭[]\t\u0301\u200d\u2028\x0b\x85\xa0\uf8f0es?nr0👍🏽ßक्षि中<unk>"))
 ANY = st.characters(exclude_categories=["Cs"])
@@ -41,15 +43,22 @@ def chosen(kind: str, **more: object) -> Settings:
 @cache
 def trained(kind: str, sampling: float | None = None) -> Tokenizer:
     more = {} if sampling is None else {"sampling": sampling}
-    return TOKENIZERS[kind].train(chosen(kind, **more), iter(TEXTS), seed=1)
+    return TOKENIZERS[kind].train(chosen(kind, **more), iter(texts_of(kind)), seed=1)
+
+
+def texts_of(kind: str) -> list[str]:
+    """What a tokenizer is trained on: of a scale, numbers."""
+    return NUMBERS if TOKENIZERS[kind].scale else TEXTS
 
 
 def canonical(kind: str, text: str) -> str:
-    """`symbols` promises the round trip for single separators only."""
+    """`symbols` promises the round trip for single separators only, a set for its labels in their order."""
+    if kind == "set":
+        return ";".join(sorted({" ".join(label.split()) for label in text.split(";")} - {""}))
     return " ".join(part for part in text.split(" ") if part) if kind == "symbols" else text
 
 
-@pytest.mark.parametrize("kind", list(TOKENIZERS))
+@pytest.mark.parametrize("kind", [kind for kind in TOKENIZERS if not TOKENIZERS[kind].scale])
 @given(text=texts)
 @example("")
 @example(" ")
@@ -183,7 +192,7 @@ def test_saved_and_loaded_is_the_same(kind: str, tmp_path: Path) -> None:
     tokenizer.save(tmp_path)
     loaded = TOKENIZERS[kind].load(chosen(kind), tmp_path)
     assert loaded.pieces() == tokenizer.pieces()
-    assert all(loaded.encode(text) == tokenizer.encode(text) for text in TEXTS)
+    assert all(loaded.encode(text) == tokenizer.encode(text) for text in texts_of(kind))
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
@@ -201,7 +210,7 @@ def test_a_fixed_inventory_covers_the_training_texts(kind: str) -> None:
     tokenizer = trained(kind)
     known = set(tokenizer.pieces())
     assert len(known) == len(tokenizer.pieces())
-    assert all(piece in known for text in TEXTS for piece in tokenizer.encode(text))
+    assert all(piece in known for text in texts_of(kind) for piece in tokenizer.encode(text))
 
 
 def test_words_mark_symbols_and_leave_words_plain() -> None:
@@ -239,3 +248,58 @@ def test_bytes_need_no_unknown_token() -> None:
     tokenizer = trained("bytes")
     assert tokenizer.encode("aß") == ["a", "<C3>", "<9F>"]
     assert len(tokenizer.pieces()) == 256
+
+
+# --- sets and numbers --------------------
+
+
+def test_a_set_has_each_label_once_in_the_order_of_their_names() -> None:
+    tokenizer = trained("set")
+    assert tokenizer.encode(" wide  place;blue; ;red;blue") == ["blue", "red", "wide place"]
+    assert tokenizer.encode("  ") == []
+    assert tokenizer.decode([]) == ""
+
+
+@given(number=st.floats(-2, 6))
+@settings(max_examples=200, deadline=None)
+def test_a_number_is_the_nearest_level_and_a_level_is_itself(number: float) -> None:
+    tokenizer = TOKENIZERS["number"].train(chosen("number", levels=200), iter(["1", "5"]), seed=1)
+    (piece,) = tokenizer.encode(repr(number))
+    assert abs(float(piece) - min(max(number, 0.0), 6.0)) <= 0.01 + 1e-9  # a quarter of the range beyond each end
+    assert tokenizer.encode(tokenizer.decode([piece])) == [piece]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "levels", "first", "step"),
+    [
+        (1, 5, 400, "0.00", "0.01"),
+        (0, 1, 10, "-0.2", "-0.1"),
+        (-3, 3, 60, "-4.5", "-4.4"),
+        (0, 1_000_000, 400, "-250000", "-245000"),
+        (1e-20, 5e-20, 4, "0e-20", "1e-20"),
+        (1e20, 5e20, 4, "0e20", "1e20"),
+    ],
+)
+def test_levels_are_steps_that_people_count_in(low: float, high: float, levels: int, first: str, step: str) -> None:
+    tokenizer = TOKENIZERS["number"].train(chosen("number", levels=levels), iter([repr(low), repr(high)]), seed=1)
+    pieces = tokenizer.pieces()
+    assert pieces is not None
+    assert pieces[:2] == [first, step]
+    assert float(pieces[-1]) >= high
+    assert tokenizer.encode(repr(low)) == [min(pieces, key=lambda piece: abs(float(piece) - low))]
+
+
+@pytest.mark.parametrize("texts", [["3", "3.0"], ["1e10", "10000000000.000001"], [], [""], ["1", "1"]])
+def test_numbers_that_are_all_alike_teach_nothing(texts: list[str]) -> None:
+    with pytest.raises(SeqloomError) as caught:
+        TOKENIZERS["number"].train(chosen("number"), iter(texts), seed=1)
+    assert caught.value.exit_code == 3
+
+
+@pytest.mark.parametrize("content", [None, "", "{}", '{"step": [1, 0], "first": 0, "count": 99999999}', "[1]"])
+def test_damaged_levels_are_a_bundle_error(content: str | None, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "levels.json").write_text(content)
+    with pytest.raises(SeqloomError) as caught:
+        TOKENIZERS["number"].load(chosen("number"), tmp_path)
+    assert caught.value.exit_code == 4

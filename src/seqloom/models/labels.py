@@ -369,14 +369,6 @@ class Tags(Labels):
         return self.said(here, places < words[:, None]), self.after(tokens, state, lengths)
 
     def alone(self, state: State) -> LogProbs | None:
-        """p(y_t = d | x) = sum_c p(y_{t-1} = c | x) p(d | c, x), from left to right."""
         if self.field is None:
             return None
-        scores = state.sources["scores"]  # B S C: with all that may follow
-        now = torch.log_softmax(scores[:, 0] + exact(self.field.start), dim=-1)
-        found = [now]
-        for here in scores[:, 1:].unbind(1):
-            steps = torch.log_softmax(exact(self.field.transitions) + here[:, None], dim=-1)  # B C C
-            now = torch.logsumexp(now[:, :, None] + steps, dim=1)
-            found.append(now)
-        return F.pad(torch.stack(found, dim=1), (FIRST, 0), value=-torch.inf)
+        return F.pad(self.field.alone(state.sources["scores"]), (FIRST, 0), value=-torch.inf)
