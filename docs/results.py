@@ -135,6 +135,15 @@ ROWS = [  # task, recipe, result file, scores to show
         for name, end in {"SICK": "", "SNLI, its small part": "-snli"}.items()
         for how, model in {"compared word by word": "", "bags of vectors": "-bag"}.items()
     ),
+    *(
+        (
+            f"how much two sentences have to do with each other (SICK), {how}",
+            "[relatedness](recipes/relatedness.yaml)",
+            f"recipes/results/relatedness{model}.json",
+            {"pearson": "Pearson", "spearman": "Spearman", "mse": "MSE"},
+        )
+        for how, model in {"compared word by word": "", "bags of vectors": "-bag"}.items()
+    ),
     (
         "English words to parts of speech (UD EWT)",
         "[tagging](recipes/tagging.yaml)",
@@ -176,7 +185,8 @@ def figure(score: dict[str, float]) -> str:
     """With its interval, where there is one."""
     if score["low"] is None:
         return f"{score['value']:.3f}"
-    return f"{score['value']:.1f} ({score['low']:.1f} to {score['high']:.1f})"
+    digits = 1 if score["value"] >= 1 else 3  # squared errors are small
+    return f"{score['value']:.{digits}f} ({score['low']:.{digits}f} to {score['high']:.{digits}f})"
 
 
 def row(task: str, recipe: str, file: str, shown: dict[str, str]) -> str:
