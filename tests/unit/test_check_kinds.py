@@ -177,7 +177,7 @@ def test_the_command_guesses_and_can_be_told(seqloom: Command, tmp_path: Path) -
     assert {finding["kind"] for finding in told["findings"]} <= set(WHY)
     assert json.loads(seqloom("check", path, "--task", "transduce", "--json").out)["task"] == "transduce"
     assert "label_once" in seqloom("check", path, "--fail").refused("E_DATA", 3)
-    assert "did you mean" in seqloom("check", path, "--task", "labels").refused("E_USAGE", 2)
+    assert "did you mean" in seqloom("check", path, "--task", "labelz").refused("E_USAGE", 2)
 
 
 def test_a_recipe_says_by_its_model_what_the_data_are_for(seqloom: Command, tmp_path: Path) -> None:

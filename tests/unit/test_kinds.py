@@ -53,7 +53,6 @@ LABELS: dict[str, Callable[[], tuple[str, str]]] = {
     "two levels": drawn(*(f"{coarse}:{coarse}{fine}" for coarse in "abcdef" for fine in "uvwxyz")),
     "intents": drawn(*INTENTS),
     "intents that are named in part": intent,
-    "grades on a scale": drawn(*(f"{grade / 10:.1f}" for grade in range(10, 50))),
     "signs": drawn("😀", "😐", "😡"),
     "genders of names": lambda: (RNG.choice("ABCD") + "".join(RNG.choices("aeilmnor", k=6)), RNG.choice(["f", "m"])),
     "one and the same": drawn("spam"),
@@ -63,6 +62,20 @@ LABELS: dict[str, Callable[[], tuple[str, str]]] = {
 @pytest.mark.parametrize("name", LABELS)
 def test_few_targets_of_many_sources_are_labels(name: str) -> None:
     assert guess(LABELS[name]) == "label"
+
+
+def several_topics() -> tuple[str, str]:
+    """Some of a few topics, or none, whatever their order."""
+    return sentence(), ";".join(RNG.sample(["sport", "arts", "world news", "money"], RNG.randint(1, 3)))
+
+
+def test_sets_of_few_labels() -> None:
+    assert guess(several_topics) == "labels"
+
+
+def test_numbers_that_repeat_themselves_and_have_fractions() -> None:
+    assert guess(drawn(*(f"{grade / 10:.1f}" for grade in range(10, 50)))) == "number"
+    assert guess(drawn("1", "2", "3", "4", "5")) == "label", "whole numbers may be names of classes"
 
 
 START = date(2024, 1, 1)
