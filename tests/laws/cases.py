@@ -143,7 +143,7 @@ def some_batch(
     """Two further sources stand in every batch; most models read only the first, a joint one reads all in turn.
 
     A model whose end is certain gets targets that it can say: one label, or one for each word; one that says sets gets
-    each label once, in the order of their ids.
+    each label once, in the order of their ids. One that reads frames gets these, of a `dtype`.
     """
     lengths = list(sources)
     if case is not None and DECODERS[kind_of(case.settings.decoder)].sure_of_end:
@@ -151,6 +151,11 @@ def some_batch(
     target = some_tokens(targets, TARGET_VOCABULARY, seed=3)
     if case is not None and case.settings.decoder.may_say_nothing:
         target = in_order(target)
+    own = (
+        FRONTENDS[kind_of(case.settings.source_embedding)].reads if case is not None and "kind" not in case.raw else ""
+    )
+    if own == "frames":
+        return Batch({"source": some_frames(lengths, dtype)}, target)
     return Batch(
         {
             "source": with_words(with_copies(some_tokens(lengths, SOURCE_VOCABULARY, seed=2))),

@@ -35,6 +35,7 @@ from seqloom.data.files import Tally
 from seqloom.data.filters import Counts, refuse_nothing
 from seqloom.data.readers import files_of
 from seqloom.data.recutting import recutting
+from seqloom.data.source import SourceCodec, SourceSettings
 from seqloom.data.tokenizers import TOKENIZERS
 from seqloom.data.windows import WindowBatches, judged, stream
 from seqloom.errors import SeqloomError
@@ -148,22 +149,22 @@ class Prepared:
     def _trained_codec(self, settings: SourceSettings, *sides: str) -> SourceCodec:
         last: list[Example] = []  # of which a text was given out
 
-    def _trained_codec(self, settings: TextCodec.Settings, *sides: str) -> TextCodec:
-        tokenizer = TOKENIZERS[kind_of(settings.tokenizer)]
+        tokenizer = TOKENIZERS[kind_of(self.recipe.target.tokenizer)]
 
         def texts() -> Iterator[str]:
             for one in self.datasets.train():
+                last[:] = [one]
                 named = {"source": one.source, "target": one.target, **one.extras}
-                for side in sides:
-                    if named[side].strip():
-                        tokenizer.refuse(named[side], one.where)
-                    yield named[side]
+                if "target" in sides and one.target.strip():
+                    tokenizer.refuse(one.target, one.where)
+                yield from (named[side] for side in sides)
 
         try:
-            return TextCodec.train(settings, texts, self.recipe.data.split.seed)
+            return CODECS[kind_of(settings)].train(settings, texts, self.recipe.data.split.seed)
         except SeqloomError as error:
-            where = error.where or self._named("train")
-            raise SeqloomError(error.code, error.what, where=where, fix=error.fix) from None
+            with last[0].told() if last else nullcontext():
+                where = error.where or self._named("train")
+                raise SeqloomError(error.code, error.what, where=where, fix=error.fix) from None
 
     def _trained_extras(self) -> dict[str, TextCodec]:
         extras = self.recipe.extras.items()

@@ -18,6 +18,7 @@ from pydantic import Field, model_validator
 from seqloom import config
 from seqloom.config import Kind, kind_of
 from seqloom.data.files import resolved
+from seqloom.data.source import Cut, Read, SourceCodec, SourceSettings, Texts
 from seqloom.data.tokenizer import Tokenizer
 from seqloom.data.tokenizers import TOKENIZERS
 from seqloom.data.vocabulary import Vocabulary

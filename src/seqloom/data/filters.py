@@ -67,9 +67,10 @@ def encoded(example: Example, codecs: Codecs, limits: Limits, counts: Counts) ->
     counts.read += 1
     verdict = _cheap_verdict(example, codecs.may_be_empty)
     if verdict is None:
-        for reference in example.references:
-            codecs.target.tokenizer.refuse(reference, example.where)
-        pair, read = codecs.pair(example.inputs, example.target, links=example.links)
+        with example.told():
+            for reference in example.references:
+                codecs.target.tokenizer.refuse(reference, example.where)
+            pair, read = codecs.pair(example.inputs, example.target, links=example.links)
         _refuse_uneven(pair, read, codecs, example)
         verdict = _verdict(pair, read, codecs, limits)
     if verdict is not None:

@@ -8,8 +8,11 @@ from pathlib import Path
 from random import Random
 from typing import ClassVar, Self
 
+import numpy as np
+
 from seqloom import config
 from seqloom.data.examples import words_of_pieces
+from seqloom.data.merging import Cuts, Numbers
 
 
 class Tokenizer(ABC):
@@ -46,8 +49,14 @@ class Tokenizer(ABC):
         """The text in parts that no piece crosses, by which it can be sampled."""
         return [text]
 
-    def cut(self, part: str, number: int) -> list[str]:
-        """One of several ways to cut a part, for training; its number decides which, always the same one."""
+    def cuts(self, parts: Sequence[str], numbers: Numbers) -> Cuts:
+        """One of several ways to cut each part, for training; its number decides which, always the same one."""
+        names: dict[str, int] = {}
+        cut = [self._cut(part, number) for part, number in zip(parts, numbers.tolist(), strict=True)]
+        pieces = [names.setdefault(piece, len(names)) for pieces in cut for piece in pieces]
+        return Cuts([*names], np.array(pieces, np.int64), np.fromiter(map(len, cut), np.int64, len(cut)))
+
+    def _cut(self, part: str, number: int) -> list[str]:
         return self.encode(part)
 
     def pieces(self) -> list[str] | None:

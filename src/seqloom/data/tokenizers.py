@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import cache, cached_property, lru_cache
 from itertools import chain
@@ -26,6 +25,7 @@ from seqloom.config import Table
 from seqloom.data import subwords
 from seqloom.data.examples import ITEMS, words_of_pieces
 from seqloom.data.levels import Number
+from seqloom.data.merging import Cuts, Merges, Numbers
 from seqloom.data.tokenizer import Tokenizer, Untrained
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_write

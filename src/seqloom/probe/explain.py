@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from dataclasses import replace as dataclass_replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -111,6 +110,7 @@ class Explanation:
     truncated: bool = False  # the answer was cut off: its end is not its own
     between: tuple[str, str] | None = None  # of a number: what `MOST` of its probability lies between
     ends: bool = True  # the last of `output` is the end; where that is certain, as of labels, it is left out
+    frames: int = 0  # so many of the first positions are frames: neighbours may be drawn as one
 
     @property
     def log_prob(self) -> float:
@@ -263,6 +263,7 @@ def explained(
         within_output=_stacked([tape.joined(name, dim=2) for name in said], (len(ids), len(ids))),
         between=_between(log_probs[0], codecs) if codecs.target.tokenizer.scale else None,
         ends=ends,
+        frames=forced.encoded.frames,
     )
 
 
@@ -283,7 +284,7 @@ def _told(
 def _beside_neighbours(steps: Sequence[Told], ids: Sequence[int], alone: Float[Tensor, "T W"]) -> tuple[Told, ...]:
     """The steps with what each token is worth by itself."""
     pairs = zip(steps, ids, alone, strict=False)
-    return tuple(dataclass_replace(step, alone=float(row[token])) for step, token, row in pairs)
+    return tuple(replace(step, alone=float(row[token])) for step, token, row in pairs)
 
 
 def _between(log_probs: Float[Tensor, "W"], codecs: Codecs) -> tuple[str, str]:
