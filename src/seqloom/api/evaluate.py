@@ -90,6 +90,7 @@ class RunEvaluation:
     decoding: Decoding | None = None
     diagnosis: Diagnoses | None = None  # None where nobody asked for it
     predictions: tuple[Prediction, ...] = ()  # what the outputs are of, where a model gave them here
+    ranked: str = ""  # of a run that ranks texts: among which, and how fast; nothing of others
 
     @property
     def sentences(self) -> int:
@@ -98,7 +99,7 @@ class RunEvaluation:
     @property
     def predicted(self) -> bool:
         """Whether a model gave these outputs here; an output file was judged as it is."""
-        return self.decoding is not None
+        return self.decoding is not None or bool(self.ranked)
 
     @property
     def perplexity(self) -> float | None:
@@ -126,6 +127,7 @@ class RunEvaluation:
             **(NO_TABLES if self.by_label is None else self.by_label.as_dict()),
             "decoding": None if self.decoding is None else asdict(self.decoding),
             "diagnosis": None if self.diagnosis is None else self.diagnosis.as_dict(),
+            **({"ranked": self.ranked} if self.ranked else {}),
         }
 
     def __repr__(self) -> str:

@@ -159,8 +159,8 @@ def _report(run: Run, stop: Signals, quiet: bool) -> None:
     from seqloom.api.report import write_report
     from seqloom.recipe import load_recipe
 
-    if load_recipe(run.folder / "recipe.yaml").model.continues:
-        return  # texts are scored, and there are no answers to be looked at
+    if not load_recipe(run.folder / "recipe.yaml").model.answers:
+        return  # texts are scored or ranked, and there are no answers to be looked at
     stop.begin()
     written(path, lambda: write_report(run.folder, part="dev"), quiet)
 
