@@ -43,6 +43,7 @@ from seqloom.data.windows import WindowBatches, judged, stream
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_folder, atomic_write
 from seqloom.heap import ALL, keep_memory
+from seqloom.metrics.ranking import CANDIDATES
 from seqloom.models.dual import DualEncoder
 from seqloom.models.generator import Generator, Network
 from seqloom.models.model import MODELS
@@ -364,9 +365,17 @@ class Prepared:
     def answers(self, examples: Sequence[Example]) -> list[str]:
         """What the network says to examples, quickly: the text that a greedy search finds, or a ranked list of all."""
         if self.recipe.model.ranks:
-            return rankings(self.retriever(), examples, Protocol(None))
+            protocol = Protocol(self.recipe.evaluation.among).within(examples)
+            return rankings(self.retriever(), examples, protocol)
         options = Options(beam=1, split=False, on_long="skip")
         return [prediction.text for prediction in self.model().predict([e.inputs for e in examples], options)]
+
+    def shown(self, examples: Sequence[Example]) -> list[str]:
+        """The answers that a person is shown: of a list the best, ranked among all that validation ranks."""
+        if not self.recipe.model.ranks:
+            return self.answers(examples)
+        judged = [*examples, *self.dev[: self.recipe.evaluation.validate_examples]]
+        return [one.split(CANDIDATES)[0] for one in self.answers(judged)[: len(examples)]]
 
 
 def _check_same_tokens(recipe: Recipe, other: Recipe, run: Path) -> None:

@@ -21,7 +21,7 @@ import torch
 from seqloom.api.evaluate import Judge, RunEvaluation
 from seqloom.api.index import distinct
 from seqloom.api.retriever import Retriever, load_retriever
-from seqloom.api.testset import MetricSpec, from_spec, held_out, prepared
+from seqloom.api.testset import from_spec, held_out, prepared
 from seqloom.data.codecs import Encoded
 from seqloom.data.readers import Example
 from seqloom.errors import SeqloomError
@@ -44,10 +44,15 @@ class Protocol:
     seed: int = SEED
     depth: int = DEPTH
 
-    @staticmethod
-    def of(among: int | None, metrics: Sequence[Metric]) -> Protocol:
-        """Deep enough for all of these metrics."""
-        return Protocol(among, depth=max(DEPTH, *(metric.depth for metric in metrics)))
+    def deep_enough(self, metrics: Sequence[Metric]) -> Protocol:
+        """The same with lists that go as far down as these metrics look."""
+        return replace(self, depth=max(self.depth, *(metric.depth for metric in metrics)))
+
+    def within(self, examples: Sequence[Example]) -> Protocol:
+        """The same where so many can be drawn, and all candidates where they are too few: for dev sets of any size."""
+        most = max((len(example.references) for example in examples), default=0)
+        found = len({collapse(text) for example in examples for text in example.references})
+        return self if self.among is None or self.among + most <= found else replace(self, among=None)
 
     def signature(self, candidates: int) -> str:
         """What a score must say besides its metric."""
@@ -134,14 +139,12 @@ def _ordered(asked: Asked, drawn: Int[Tensor, "R n"]) -> Int[Tensor, "R n"]:
 def evaluate_ranking(
     retriever: Retriever | str | Path,
     examples: Sequence[Example] | str | Path | None = None,
-    *,
-    among: int | None = None,
-    metrics: Sequence[MetricSpec] | None = None,
-    samples: int = 1000,
+    protocol: Protocol | None = None,
+    judge: Judge | None = None,
 ) -> RunEvaluation:
     """Rank the examples (default: the recipe's test set) and judge the lists (default: by the recipe's metrics).
 
-    `among` is the n of "1 of n"; without it each source is ranked among all candidates of the examples.
+    `protocol` says what each source is ranked among; by default as the recipe has it (`evaluation.among`).
     """
     if isinstance(retriever, (str, Path)):
         retriever = load_retriever(retriever)
@@ -151,12 +154,12 @@ def evaluate_ranking(
     else:
         chosen = held_out(recipe) if examples is None else list(examples)
     items = prepared(chosen, recipe)
-    judge = Judge(None, metrics or recipe.evaluation.metrics, samples)
+    judge = judge or Judge(None, recipe.evaluation.metrics)
     for word, metric in judge.metrics.items():
         if not metric.of_lists:
             what = f"{word} judges one text, and this run ranks many"
             raise SeqloomError("E_USAGE", what, where=retriever.name, fix="--metric recall_at:k=10, or mrr")
-    protocol = Protocol.of(among, [*judge.metrics.values()])
+    protocol = (protocol or Protocol(recipe.evaluation.among)).deep_enough([*judge.metrics.values()])
     started_at = time.perf_counter()
     asked = Asked.of(retriever, items)
     if not asked.candidates:

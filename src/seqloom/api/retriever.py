@@ -17,6 +17,7 @@ import torch
 
 from seqloom import runtime
 from seqloom.api.asked import Asked
+from seqloom.api.datasets import Datasets
 from seqloom.api.engine import weights_of
 from seqloom.api.index import FOLDER, Index, distinct
 from seqloom.api.load import opened
@@ -99,7 +100,8 @@ class Retriever:
     def indexing(self) -> str:
         """The command that makes the index, as a fix."""
         run = shlex.quote(str((self.home or Path()).parent))
-        return f"'seqloom index {run}" + (f" --output {shlex.quote(str(self.place))}'" if self.place else "'")
+        where = "" if self.place is None else f" --output {shlex.quote(str(self.place))}"
+        return f"'seqloom index {run}{where}' makes one of the training targets"
 
     def indexed(self, texts: Iterable[str]) -> tuple[Index, int]:
         """An index of these texts, each once, and how many were left out because they are over the recipe's maximum."""
@@ -223,6 +225,12 @@ def load_retriever(
     assert isinstance(read.network, DualEncoder)
     place = None if index is None else Path(index)
     return Retriever(read.name, read.recipe, read.codecs, read.network, read.device, read.bundle.folder, place)
+
+
+def training_targets(retriever: Retriever) -> Iterator[str]:
+    """The targets of the data that a run was trained on: the candidates, unless others are given."""
+    examples = Datasets(retriever.recipe.data).train()
+    return (text for example in examples for text in example.references)
 
 
 def ranks(run: str | Path) -> bool:

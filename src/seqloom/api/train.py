@@ -269,7 +269,7 @@ class _Training:
         values = {"nll": total / count, "perplexity": perplexity(total, count)}
         chosen = self.parts.dev[: self.recipe.evaluation.validate_examples]
         if chosen and not self.parts.codecs.continues:  # there is more than one way to go on with a text
-            outputs = self._outputs(chosen)
+            outputs = self._outputs(chosen, self.parts.answers)
             references = [example.references for example in chosen]
             for word, metric in self.metrics.items():
                 values[word] = metric.score(outputs, references)
@@ -279,12 +279,12 @@ class _Training:
         chosen = self.parts.dev[: self.recipe.evaluation.show]
         if self.parts.codecs.continues:
             chosen = [_begun(example) for example in chosen]
-        outputs = self._outputs(chosen)
+        outputs = self._outputs(chosen, self.parts.shown)
         return [Sample(example.shown, text, example.target) for example, text in zip(chosen, outputs, strict=True)]
 
-    def _outputs(self, examples: Sequence[Example]) -> list[str]:
+    def _outputs(self, examples: Sequence[Example], answers: Callable[[Sequence[Example]], list[str]]) -> list[str]:
         try:
-            return self.parts.answers(examples)
+            return answers(examples)
         except SeqloomError as error:
             if error.code != "E_DIVERGED":
                 raise

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from seqloom.cli import say
+from seqloom.cli.ranking import ranks
 from seqloom.cli.reporting import NAME, written
 from seqloom.errors import INTERRUPTED, PREEMPTED, SeqloomError
 
@@ -183,7 +184,9 @@ def _say_one(run: Run, as_json: bool, quiet: bool) -> None:
     if not quiet:
         say.talk("validation: " + ", ".join(f"{name} {value:.4g}" for name, value in values.items()))
         say.talk("next:")
-        for line in (f'predict {folder} --text "..."', f"evaluate {folder}", f"info {folder}"):
+        asks = f'predict {folder} --text "..."'
+        first = [f"index {folder}", f"{asks} --top 5"] if ranks(run.folder) else [asks]
+        for line in (*first, f"evaluate {folder}", f"info {folder}"):
             say.talk("  " + say.to_type(f"seqloom {line}"))
 
 

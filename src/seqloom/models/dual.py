@@ -56,7 +56,10 @@ class Side(nn.Module):
         self.project = nn.Sequential(*layers)
 
     def forward(self, memory: Memory) -> Float[Tensor, "B D"]:
-        return exact(self.project(self.pooling(memory)))
+        pooled = exact(self.pooling(memory))
+        with torch.autocast(pooled.device.type, enabled=False):  # vectors differ in digits that bf16 does not have
+            vectors: Tensor = self.project(pooled)
+        return vectors
 
 
 class DualEncoder(Network):
@@ -150,4 +153,5 @@ class DualEncoder(Network):
 
     def logits(self, queries: Float[Tensor, "B D"], candidates: Float[Tensor, "C D"]) -> Float[Tensor, "B C"]:
         """What a softmax makes probabilities of: similarities by the temperature."""
-        return queries @ candidates.T / self.log_temperature.to(queries).exp()
+        with torch.autocast(queries.device.type, enabled=False):
+            return queries @ candidates.T / self.log_temperature.to(queries).exp()
