@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -77,6 +78,7 @@ def main() -> None:
     parser.add_argument("test")
     parser.add_argument("--among", type=int, default=100)
     arguments = parser.parse_args()
+    started_at = time.perf_counter()
     train, test = from_spec(arguments.train), from_spec(arguments.test)
     model = TfIdf(text for example in train for text in (example.source, *example.references))
     protocol = Protocol(arguments.among)
@@ -95,6 +97,8 @@ def main() -> None:
     result = {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": runtime.describe(),
+        "device": "cpu",
+        "training_seconds": round(time.perf_counter() - started_at, 1),  # counting and ranking
         "pairs": len(train),
         "sentences": judged.sentences,
         "scores": scores,
