@@ -188,3 +188,20 @@ def test_python_evaluates_by_the_recipe(run: Path) -> None:
     assert found.scores["recall_at"].name == "recall@1"
     assert found.predicted
     assert found.perplexity is None
+
+
+def test_seeds_are_several_runs_and_no_ensemble(seqloom: Command, tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path)
+    done = seqloom(
+        "train", recipe, "--run", tmp_path / "many", "--seeds", "1-2", "--set", "training.epochs=1", "--json"
+    )
+    assert done.code == 0
+    assert "--ensemble" not in done.err
+    assert [family["ensemble"] for family in json.loads(done.out)["families"]] == [None]
+
+
+def test_info_speaks_of_no_search(run: Path, seqloom: Command) -> None:
+    told = seqloom("info", run).out
+    assert "recall@5" in told
+    assert "beam" not in told
+    assert "confidence" not in told
