@@ -31,7 +31,6 @@ from seqloom.metrics.rates import collapse
 from seqloom.metrics.significance import SEED
 from seqloom.search.nearest import nearest_of
 from seqloom.shapes import Float, Int, Tensor
-from seqloom.specials import UNK
 
 DEPTH = 100  # places of a list that is of all candidates; what stands lower is not found
 
@@ -179,7 +178,7 @@ def _signed(report: RunEvaluation, protocol: str) -> RunEvaluation:
 def _told(asked: Asked, protocol: Protocol, count: int, seconds: float) -> str:
     """What was ranked among what, in a line."""
     read = sum(len(one.source) for one in asked.read)
-    unknown = sum(int((one.source == UNK).sum()) for one in asked.read) / max(1, read)
+    unknown = sum(one.unknown for one in asked.read) / max(1, read)
     return (
         f"{protocol} ({len(asked.candidates):,} different texts): {seconds:.1f} s, {count / max(seconds, 1e-9):,.1f} "
         f"sources/s; {count - len(asked.rows):,} sources skipped; {100 * unknown:.1f} % of their tokens unknown."

@@ -34,7 +34,6 @@ from seqloom.models.generator import GeneratorSettings
 from seqloom.models.model import MODELS
 from seqloom.recipe import Recipe, parameters
 from seqloom.shapes import Float, Tensor
-from seqloom.specials import UNK
 
 BATCH_TOKENS = 8192
 
@@ -180,7 +179,7 @@ class Retriever:
         for row, (place, read) in enumerate(encoded.items()):
             found = zip(scores[row].tolist(), places[row].tolist(), strict=True)
             outputs = tuple(_candidate(self.index.texts[one], score) for score, one in found)
-            unknown = int((read.source == UNK).sum()) / max(1, len(read.source))
+            unknown = read.unknown / max(1, len(read.source))
             text, extras = texts[place]
             answers[place] = Prediction(text, outputs, 0.0, unknown, len(read.source), extras=extras)
         return answers
