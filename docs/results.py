@@ -151,6 +151,18 @@ ROWS = [  # task, recipe, result file, scores to show
         {"accuracy": "accuracy"},
     ),
     (
+        "the right reply among 100 (DailyDialog), bags of vectors",
+        "[retrieval](recipes/retrieval.yaml)",
+        "recipes/results/retrieval.json",
+        {"recall_at": "recall@1", "recall@10": "recall@10"},
+    ),
+    (
+        "the right reply among 100 (DailyDialog), TF-IDF",
+        "`benchmarks/tfidf.py`",
+        "benchmarks/results/tfidf.json",
+        {"recall_at": "recall@1", "recall@10": "recall@10"},
+    ),
+    (
         "letters of plays, one after the other (tiny Shakespeare)",
         "[language](recipes/language.yaml)",
         "recipes/results/language.json",

@@ -23,8 +23,10 @@ from pathlib import Path
 from seqloom import runtime
 from seqloom.api.evaluate import RunEvaluation, evaluate
 from seqloom.api.language import LanguageEvaluation, evaluate_language
-from seqloom.api.load import load, load_ensemble
+from seqloom.api.load import load, load_ensemble, opened
 from seqloom.api.many import parse_seeds
+from seqloom.api.ranking import evaluate_ranking
+from seqloom.api.retriever import ranks
 from seqloom.api.testset import held_out
 from seqloom.api.train import Wishes, train
 from seqloom.config import read_yaml
@@ -45,7 +47,7 @@ def measured(plan: Plan, run: Path, assignments: list[str], ensemble: bool) -> d
             runs.append(one_run(recipe, folders[-1], [*assignments, f"runtime.seed={seed}"], seed))
     first, seeds = plan[0]
     own = runs[: len(seeds)]
-    model = load(folders[0])
+    model = opened(folders[0])
     common: dict[str, object] = {
         "recipe": first.stem,
         "recipe_sha256": digest(first),
@@ -65,7 +67,8 @@ def measured(plan: Plan, run: Path, assignments: list[str], ensemble: bool) -> d
         "training_tokens_per_second": None,
         "perplexity": 4,
     }.items():
-        common[key] = round(statistics.mean(float(str(one[key])) for one in own), digits)
+        known = [float(str(one[key])) for one in own if one[key] is not None]
+        common[key] = round(statistics.mean(known), digits) if known else None
     common |= {key: own[0][key] for key in ("sentences", "search", "prediction_tokens_per_second")}
     common["scores"] = means([one["scores"] for one in own])  # type: ignore[misc]
     if several:
@@ -96,6 +99,8 @@ def one_run(recipe: Path, folder: Path, assignments: list[str], seed: int) -> di
 
 def judged(folder: Path) -> dict[str, object]:
     """What a run is worth on its test set."""
+    if ranks(folder):
+        return ranked(evaluate_ranking(folder))
     model = load(folder)
     if model.codecs.continues:
         return costs(evaluate_language(model, held_out(model.recipe)))
@@ -106,6 +111,17 @@ def judged(folder: Path) -> dict[str, object]:
         "perplexity": result.perplexity,
         "search": result.decoding.search,
         "prediction_tokens_per_second": round(result.decoding.tokens_per_second),
+        "scores": scores_of(result),
+    }
+
+
+def ranked(result: RunEvaluation) -> dict[str, object]:
+    """How well texts are ranked; nothing is said."""
+    return {
+        "sentences": result.sentences,
+        "perplexity": None,
+        "search": result.ranked.partition(":")[0],
+        "prediction_tokens_per_second": None,
         "scores": scores_of(result),
     }
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from seqloom.api.model import Model
     from seqloom.api.options import Options
     from seqloom.api.predictions import Prediction
+    from seqloom.api.ranking import evaluate_ranking
+    from seqloom.api.retriever import Retriever, load_retriever
     from seqloom.api.train import Run, train
     from seqloom.errors import SeqloomError
 
@@ -50,6 +52,9 @@ _HOMES = {
     "Model": "seqloom.api.model",
     "Options": "seqloom.api.options",
     "Prediction": "seqloom.api.predictions",
+    "evaluate_ranking": "seqloom.api.ranking",
+    "Retriever": "seqloom.api.retriever",
+    "load_retriever": "seqloom.api.retriever",
     "Run": "seqloom.api.train",
     "train": "seqloom.api.train",
     "SeqloomError": "seqloom.errors",
@@ -61,6 +66,7 @@ __all__ = [
     "Model",
     "Options",
     "Prediction",
+    "Retriever",
     "Run",
     "RunEvaluation",
     "SeqloomError",
@@ -69,12 +75,14 @@ __all__ = [
     "distill",
     "evaluate",
     "evaluate_files",
+    "evaluate_ranking",
     "export_run",
     "fuse",
     "learn_lexicon",
     "load",
     "load_engine",
     "load_ensemble",
+    "load_retriever",
     "train",
     "train_many",
 ]

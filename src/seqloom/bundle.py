@@ -27,7 +27,9 @@ _MAX_CARD_BYTES = 16_000_000
 _MAX_FILES = 1_000
 
 
-class _File(BaseModel):
+class File(BaseModel):
+    """What a card says of a file."""
+
     model_config = ConfigDict(extra="forbid")
     size: int
     sha256: str
@@ -40,7 +42,7 @@ class _About(BaseModel):
     name: str = ""
     languages: dict[str, str] = {}
     parameters: int = 0
-    data: dict[str, _File] = {}
+    data: dict[str, File] = {}
     machine: dict[str, str | int] = {}
     validation: dict[str, float] = {}
     calibration: dict[str, int | float | str] = {}
@@ -52,7 +54,7 @@ class _Card(BaseModel):
     model_config = ConfigDict(extra="forbid")
     format: int
     seqloom: str
-    files: dict[str, _File]
+    files: dict[str, File]
     about: _About
 
 
@@ -89,13 +91,17 @@ def save(
         (new / RECIPE).write_text(recipe, encoding="utf-8")
         (new / WEIGHTS).write_bytes(weights.to_bytes(tensors))
         extras(new)
-        named = sorted(path for path in new.rglob("*") if path.is_file())
-        files = {
-            path.relative_to(new).as_posix(): {"size": path.stat().st_size, "sha256": sha256_file(path)}
-            for path in named
-        }
-        card = {"format": FORMAT, "seqloom": __version__, "files": files, "about": _finite(about)}
+        card = {"format": FORMAT, "seqloom": __version__, "files": listed_files(new), "about": _finite(about)}
         (new / CARD).write_text(json.dumps(card, ensure_ascii=False, indent=1, allow_nan=False), encoding="utf-8")
+
+
+def listed_files(folder: Path) -> dict[str, dict[str, Plain]]:
+    """Every file of a folder with its size and sha256, as a card names them."""
+    named = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {
+        path.relative_to(folder).as_posix(): {"size": path.stat().st_size, "sha256": sha256_file(path)}
+        for path in named
+    }
 
 
 def _finite(about: Mapping[str, Plain]) -> dict[str, Plain]:
@@ -111,7 +117,7 @@ def open_bundle(folder: Path) -> Bundle:
     for name in card.files:
         _check_name(folder, name)
     for name, file in card.files.items():
-        _check_file(folder, name, file)
+        check_file(folder, name, file)
     _refuse_strangers(folder, card)
     for name in (RECIPE, WEIGHTS):
         if name not in card.files:
@@ -157,15 +163,16 @@ def _check_name(folder: Path, name: str) -> None:
         raise SeqloomError("E_BUNDLE", f"the card names a file outside the bundle: {name!r}", where=str(folder / CARD))
 
 
-def _check_file(folder: Path, name: str, file: _File) -> None:
+FIX = "copy the bundle again, or train again"
+
+
+def check_file(folder: Path, name: str, file: File, fix: str = FIX) -> None:
+    """E_BUNDLE for a file that is not as its card says."""
     path = folder / name
     if not path.is_file():
-        raise SeqloomError("E_BUNDLE", f"missing; expected {file.size:,} bytes", where=str(path), fix=FIX)
+        raise SeqloomError("E_BUNDLE", f"missing; expected {file.size:,} bytes", where=str(path), fix=fix)
     size = path.stat().st_size
     if size != file.size:
-        raise SeqloomError("E_BUNDLE", f"expected {file.size:,} bytes, found {size:,}", where=str(path), fix=FIX)
+        raise SeqloomError("E_BUNDLE", f"expected {file.size:,} bytes, found {size:,}", where=str(path), fix=fix)
     if sha256_file(path) != file.sha256:
-        raise SeqloomError("E_BUNDLE", "the contents changed: sha256 differs", where=str(path), fix=FIX)
-
-
-FIX = "copy the bundle again, or train again"
+        raise SeqloomError("E_BUNDLE", "the contents changed: sha256 differs", where=str(path), fix=fix)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import torch
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -17,7 +17,7 @@ from torch import nn
 from seqloom.config import Kind, Settings, Table, kind_of, override, read_yaml, validated
 from seqloom.data.batching import Batching
 from seqloom.data.codec import TextCodec
-from seqloom.data.codecs import CODECS, Codecs
+from seqloom.data.codecs import CODECS, Codecs, Pair
 from seqloom.data.examples import ITEMS, ExtraName
 from seqloom.data.files import BadUtf8
 from seqloom.data.filters import Limits as PairLimits
@@ -29,14 +29,16 @@ from seqloom.data.tokenizers import TOKENIZERS, Symbols, Words
 from seqloom.data.vectors import read_vectors
 from seqloom.errors import nearest
 from seqloom.metrics import METRICS, Metric
-from seqloom.models.generator import Generator, GeneratorSettings
+from seqloom.models.generator import Generator, GeneratorSettings, Network
 from seqloom.models.language import LanguageModel
 from seqloom.models.memories import ExtraSource, SharedSource
 from seqloom.models.model import MODELS, EncoderDecoder
 from seqloom.nn.frontends import Embedding, Frontend
 from seqloom.runtime import Runtime, check_room, seed_step
 from seqloom.specials import SPECIALS
+from seqloom.tasks.base import Task
 from seqloom.tasks.carried import Carried
+from seqloom.tasks.match import Match
 from seqloom.tasks.sources import TEXT, check_source, with_front_end
 from seqloom.tasks.transduce import SearchSettings, Transduce
 from seqloom.training.loop import Training
@@ -133,6 +135,7 @@ class Evaluating(Settings):
     )
     right_at: float | None = None  # an output is right from this value of the first metric on; null: when perfect
     merge_sources: bool = False  # lines with the same source are one item with several references
+    among: int | None = Field(None, ge=2)  # rank each right text among so many, others drawn; null: among all there are
     validate_examples: int = Field(500, ge=0)  # dev examples decoded greedily at each validation
     show: int = Field(3, ge=0)  # of these, how many are shown
 
@@ -346,6 +349,26 @@ class Recipe(Settings):
             raise ValueError("training.metric: evaluation.validate_examples is 0, so nothing is decoded to measure it")
         return self
 
+    @model_validator(mode="after")
+    def _lists_fit(self) -> Recipe:
+        """What is for models that rank given texts, and what is not."""
+        odd = [kind_of(one) for one in self.evaluation.metrics if not METRICS[kind_of(one)].of_lists]
+        if not self.model.ranks:
+            if self.evaluation.among is not None:
+                raise ValueError("evaluation.among: only a dual model ranks given texts; leave it out")
+            return self
+        if odd:
+            fix = "metrics: [recall_at, {kind: recall_at, k: 10}, mrr]"
+            raise ValueError(f"evaluation.metrics: {odd[0]} judges one text, and a dual model ranks many; {fix}")
+        if self.task != Transduce.Settings():
+            raise ValueError("task: a dual model has one loss, cross-entropy among the texts of a batch; leave it out")
+        if self.search != SearchSettings():
+            raise ValueError("search: a dual model compares all candidates, and nothing is searched for; leave it out")
+        if self.training.accumulate > 1:
+            joined = "an example is held against those of its own batch, so accumulated batches are no larger one"
+            raise ValueError(f"training.accumulate: {joined}; use larger batching.tokens")
+        return self
+
     def with_teachers(self, change: Callable[[str], str]) -> Recipe:
         """The same recipe with its teachers' folders named otherwise."""
         task = self.task
@@ -407,7 +430,7 @@ def joined_codecs(
     )
 
 
-def build_model(recipe: Recipe, codecs: Codecs) -> Generator:
+def build_model(recipe: Recipe, codecs: Codecs) -> Network:
     """The recipe's network for these vocabularies, weights drawn from the seed; E_MEMORY where it cannot fit."""
     sizes: dict[str, object] = {
         "source_vocabulary": codecs.source.size,
@@ -422,7 +445,7 @@ def build_model(recipe: Recipe, codecs: Codecs) -> Generator:
     return MODELS.build(recipe.model, **sizes)
 
 
-def start_from_vectors(recipe: Recipe, model: Generator, codecs: Codecs) -> dict[str, float]:
+def start_from_vectors(recipe: Recipe, model: Network, codecs: Codecs) -> dict[str, float]:
     """Copy given word vectors into the embeddings; the share of each vocabulary that a file covers."""
     covered: dict[str, float] = {}
     for side, settings in recipe.model.embeddings.items():
@@ -444,7 +467,12 @@ def _fill(embedding: Frontend, codec: TextCodec, file: Path) -> float:
     return sum(surface in found for surface in surfaces) / max(1, len(surfaces))
 
 
-def build_task(recipe: Recipe, codecs: Codecs, teachers: Sequence[Generator] = ()) -> Transduce:
+AnyTask = Task[Any, Pair, Any]  # a task and its network are built of one recipe, and so fit each other
+
+
+def build_task(recipe: Recipe, codecs: Codecs, teachers: Sequence[Generator] = ()) -> AnyTask:
+    if recipe.model.ranks:
+        return Match()
     read = codecs.target if recipe.task.source_noise.silent else codecs.source.as_text()  # only noise needs to know
     sizes = (read.vocabulary.spelled, codecs.target.vocabulary.spelled)
     carried = Carried() if recipe.batching.window is not None else None

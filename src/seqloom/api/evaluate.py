@@ -92,6 +92,7 @@ class RunEvaluation:
     decoding: Decoding | None = None
     diagnosis: Diagnoses | None = None  # None where nobody asked for it
     predictions: tuple[Prediction, ...] = ()  # what the outputs are of, where a model gave them here
+    ranked: str = ""  # of a run that ranks texts: among which, and how fast; nothing of others
 
     @property
     def sentences(self) -> int:
@@ -100,7 +101,7 @@ class RunEvaluation:
     @property
     def predicted(self) -> bool:
         """Whether a model gave these outputs here; an output file was judged as it is."""
-        return self.decoding is not None
+        return self.decoding is not None or bool(self.ranked)
 
     @property
     def perplexity(self) -> float | None:
@@ -129,6 +130,7 @@ class RunEvaluation:
             "judges": None if self.judges is None else asdict(self.judges),
             "decoding": None if self.decoding is None else asdict(self.decoding),
             "diagnosis": None if self.diagnosis is None else self.diagnosis.as_dict(),
+            **({"ranked": self.ranked} if self.ranked else {}),
         }
 
     def __repr__(self) -> str:

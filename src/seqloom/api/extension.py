@@ -18,7 +18,7 @@ from seqloom.data.codecs import Codecs
 from seqloom.data.examples import Example
 from seqloom.data.vocabulary import Vocabulary
 from seqloom.errors import SeqloomError
-from seqloom.models.generator import Generator
+from seqloom.models.generator import Network
 from seqloom.recipe import Recipe, joined_codecs
 from seqloom.runtime import seed_step
 from seqloom.shapes import Int, Tensor
@@ -66,7 +66,7 @@ def added(before: Codecs, after: Codecs) -> dict[str, int]:
     return {side: len(new[side].ordinary) - len(old[side].ordinary) for side in new}
 
 
-def carry_over(first: Generator, before: Codecs, network: Generator, after: Codecs, seed: int) -> None:
+def carry_over(first: Network, before: Codecs, network: Network, after: Codecs, seed: int) -> None:
     """Put the weights of the first model into one of larger vocabularies."""
     old, new = _sides(before), _sides(after)
     origins = {side: _origin(old[side], new[side]) for side in new}

@@ -88,7 +88,7 @@ def _model(recipe: Recipe) -> dict[str, Plain]:
         **{name: _described(part) for name, part in model.parts.items()},
         **({"extras": {name: kind_of(extra.use) for name, extra in recipe.extras.items()}} if recipe.extras else {}),
         "tokenizers": {side: _cut(settings) for side, settings in sides.items()},
-        "search": _described(recipe.search.strategy),
+        **({} if model.ranks else {"search": _described(recipe.search.strategy)}),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from seqloom.data.codecs import CODECS, Codecs
 from seqloom.data.source import SourceCodec
 from seqloom.errors import SeqloomError
 from seqloom.metrics.calibration import Calibration
+from seqloom.models.generator import Generator, Network
 from seqloom.models.model import Ensemble
 from seqloom.nn.packed import pack
 from seqloom.recipe import Recipe, build_model, joined_codecs, recipe_from
@@ -67,6 +69,43 @@ def load(
     `int8` rounds them to 8 bits: faster again, and a little less exact. `workers` processes share what is to be
     predicted on a CPU, one thread each (`workers.py`); 0 means as many as there are threads.
     """
+    read = opened(run, device=device, threads=threads, settings=settings, allow_nonfinite=allow_nonfinite)
+    if read.recipe.model.ranks:
+        what = f"this run ranks texts and writes none (model: {kind_of(read.recipe.model)})"
+        fix = "it is for 'predict --top', 'evaluate', 'explain' and 'index'"
+        raise SeqloomError("E_USAGE", what, where=str(run), fix=fix)
+    assert isinstance(read.network, Generator)
+    if int8 and read.device.type != "cpu":
+        what = f"int8 is for a CPU, not for {read.device}"
+        raise SeqloomError("E_USAGE", what, fix="leave int8 out, or set device cpu")
+    if (packed or int8) and read.device.type == "cpu":
+        pack(read.network, int8)
+    told = (read.bundle.about, _calibration(read.bundle), read.device)
+    staff = _workers(workers, read.device)
+    return Model(read.name, read.recipe, read.codecs, read.network, *told, home=read.bundle.folder, workers=staff)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A bundle that was read, of whatever kind its network is."""
+
+    name: str
+    bundle: Bundle
+    recipe: Recipe
+    codecs: Codecs
+    network: Network
+    device: torch.device
+
+
+def opened(
+    run: str | Path,
+    *,
+    device: str = "auto",
+    threads: int | None = None,
+    settings: Sequence[str] = (),
+    allow_nonfinite: bool = False,
+) -> Opened:
+    """What `load` reads; the process is set up to predict."""
     wanted = validated(Runtime, {"device": device, "threads": threads, "tf32": False}, "device and threads")
     chosen = runtime.apply(wanted)
     bundle = open_bundle(find_bundle(run))
@@ -75,14 +114,9 @@ def load(
     codecs = load_codecs(recipe, bundle.folder)
     network = build_model(recipe, codecs)
     weights.restore(network, bundle.weights(allow_nonfinite), str(bundle.folder))
-    if int8 and chosen.type != "cpu":
-        raise SeqloomError("E_USAGE", f"int8 is for a CPU, not for {chosen}", fix="leave int8 out, or set device cpu")
-    if (packed or int8) and chosen.type == "cpu":
-        pack(network, int8)
     folder = Path(run)
     name = folder.parent.name if folder.name == "bundle" else folder.name
-    told, staff = (bundle.about, _calibration(bundle), chosen), _workers(workers, chosen)
-    return Model(name, recipe, codecs, network, *told, home=bundle.folder, workers=staff)
+    return Opened(name, bundle, recipe, codecs, network, chosen)
 
 
 def _workers(count: int, device: torch.device) -> Workers[Any, Any] | None:

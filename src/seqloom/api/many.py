@@ -19,6 +19,8 @@ from pathlib import Path
 from seqloom.api.evaluate import evaluate
 from seqloom.api.folder import RECIPE, check_folder
 from seqloom.api.prepare import check_model
+from seqloom.api.ranking import evaluate_ranking
+from seqloom.api.retriever import ranks
 from seqloom.api.testset import split_outside_brackets
 from seqloom.api.train import Wishes, train
 from seqloom.bundle import open_bundle
@@ -250,7 +252,8 @@ def _outcome(recipe_path: Path, member: Member, wishes: Wishes, test: bool) -> O
         return Outcome(member.label, member.family, member.folder, reason, {}, {})
     validation = open_bundle(finished.bundle).about.get("validation")
     values = {name: float(value) for name, value in validation.items()} if isinstance(validation, dict) else {}
-    tested = {word: score.value for word, score in evaluate(member.folder).scores.items()} if test else {}
+    judged = evaluate_ranking if ranks(member.folder) else evaluate
+    tested = {word: score.value for word, score in judged(member.folder).scores.items()} if test else {}
     return Outcome(member.label, member.family, member.folder, reason, values, tested)
 
 
@@ -286,7 +289,8 @@ def _best(values: dict[str, float], training: Training) -> str | None:
 
 
 def _family(name: str, outcomes: Sequence[Outcome], members: Sequence[Member]) -> Family:
-    seeded = [outcome for outcome in outcomes if any(m.label == outcome.label and m.seed is not None for m in members)]
+    seeds = {member.label for member in members if member.seed is not None}
+    seeded = [outcome for outcome in outcomes if outcome.label in seeds and not ranks(outcome.folder)]
     folders = " ".join(shlex.quote(str(outcome.folder)) for outcome in seeded)
     return Family(
         name=name,

@@ -21,8 +21,11 @@ from seqloom import runtime, weights
 from seqloom.api.datasets import Datasets, merged
 from seqloom.api.extension import added, carry_over, extended
 from seqloom.api.labelled import check_labels
-from seqloom.api.load import load, load_codecs, members, save_codecs, unlike
+from seqloom.api.load import Opened, load_codecs, members, opened, save_codecs, unlike
 from seqloom.api.model import Model
+from seqloom.api.options import Options
+from seqloom.api.ranking import Protocol, rankings
+from seqloom.api.retriever import Retriever
 from seqloom.api.staging import PAIRS, RECIPE
 from seqloom.batch import Batch
 from seqloom.config import Plain, kind_of, render_yaml
@@ -41,12 +44,13 @@ from seqloom.data.windows import WindowBatches, judged, stream
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_folder, atomic_write
 from seqloom.heap import ALL, keep_memory
-from seqloom.models.generator import Generator
+from seqloom.metrics.ranking import CANDIDATES
+from seqloom.models.dual import DualEncoder
+from seqloom.models.generator import Generator, Network
 from seqloom.models.model import MODELS
-from seqloom.recipe import Recipe, build_model, build_task, joined_codecs, parameters, start_from_vectors
+from seqloom.recipe import AnyTask, Recipe, build_model, build_task, joined_codecs, parameters, start_from_vectors
 from seqloom.specials import SPECIALS
 from seqloom.tasks.base import Loss
-from seqloom.tasks.transduce import Transduce
 from seqloom.training import budget, checkpoints
 from seqloom.training.freezing import named
 
@@ -88,10 +92,10 @@ class Prepared:
         self.dev_pairs = self._corpus("dev", self.datasets.dev)
         if self.became:
             atomic_write(folder / PAIRS, json.dumps(self.became, indent=1).encode())
-            if not self.codecs.continues:  # where a text ends is nobody's business
+            if recipe.model.answers:  # where a text ends that is not searched for is nobody's business
                 self._caution_limits()
         self.dev = self._dev_examples()
-        self.task: Transduce = build_task(recipe, self.codecs, self._teachers())
+        self.task: AnyTask = build_task(recipe, self.codecs, self._teachers())
         self.network = self._network()
         if recipe.runtime.precision == "auto":
             precision = runtime.fastest(self.device, parameters(self.network))
@@ -130,7 +134,7 @@ class Prepared:
         if self.tokens_of is not None:
             said = self._first(self.tokens_of)
             _check_same_tokens(recipe, said.recipe, self.tokens_of)
-            return joined_codecs(recipe, said.target, said.target)
+            return joined_codecs(recipe, said.codecs.target, said.codecs.target)
         if recipe.training.extend_vocabulary:
             fix = "begin from a run (--from RUN), or leave it out"
             raise SeqloomError(
@@ -170,7 +174,7 @@ class Prepared:
         extras = self.recipe.extras.items()
         return {name: self._trained_codec(settings, name).as_text() for name, settings in extras if not settings.shared}
 
-    def _taken_codecs(self, first: Model) -> Codecs:
+    def _taken_codecs(self, first: Opened) -> Codecs:
         """What is read is cut as the first run does it; what is said is learned from the data, as is every extra."""
         assert self.start is not None
         _check_same_text(self.recipe, first.recipe, self.start, ("source",))
@@ -180,11 +184,11 @@ class Prepared:
         target = self._trained_codec(self.recipe.target, "target").as_text()
         return joined_codecs(self.recipe, source, target, self._trained_extras())
 
-    def _first(self, start: Path) -> Model:
-        """The run to begin from. Loading it sets this process up to predict, which is taken back."""
-        model = load(start, device="cpu", packed=False)
+    def _first(self, start: Path) -> Opened:
+        """The run to begin from. Opening it sets this process up to predict, which is taken back."""
+        first = opened(start, device="cpu")
         runtime.apply(self.recipe.runtime)
-        return model
+        return first
 
     def _teachers(self) -> list[Generator]:
         """The networks of `task.teachers`, which read and write as the student does."""
@@ -196,6 +200,7 @@ class Prepared:
                 fix = "teach with runs of the same data, text settings and seed of the split"
                 what = f"{run} and this run do not read and write alike: {odd}"
                 raise SeqloomError("E_RECIPE", what, where="task.teachers", fix=fix)
+            assert isinstance(teacher.network, Generator), "what reads and writes alike is of one kind"
             found.append(teacher.network.to(self.device).requires_grad_(False).eval())
         return found
 
@@ -264,13 +269,13 @@ class Prepared:
             asked = [example for example in asked if example.target.strip()]
         return asked[:CALIBRATION_EXAMPLES]
 
-    def _network(self) -> Generator:
+    def _network(self) -> Network:
         network = build_model(self.recipe, self.codecs)
         if checkpoints.last(self.folder) is None:  # else its weights replace these
             self._begin(network)
         return network.to(self.device)
 
-    def _begin(self, network: Generator) -> None:
+    def _begin(self, network: Network) -> None:
         """Weights of the first step that are not random: those of another run, or given word vectors."""
         if self.start is None:
             for side, share in start_from_vectors(self.recipe, network, self.codecs).items():
@@ -287,7 +292,7 @@ class Prepared:
         for side, count in added(first.codecs, self.codecs).items():
             self.tell(f"{side}: {count:,} new piece{'' if count == 1 else 's'}")
 
-    def _take(self, tensors: weights.Weights, network: Generator) -> None:
+    def _take(self, tensors: weights.Weights, network: Network) -> None:
         """Parts of another run's weights, by name."""
         own = weights.of_model(network)
         chosen = named(self.recipe.training.take, list(own), "training.take")
@@ -349,8 +354,36 @@ class Prepared:
 
     def model(self) -> Model:
         """The network as it stands, with text on both sides; it predicts in float32 as it will when it is loaded."""
-        recipe = self.recipe.with_(runtime=self.recipe.runtime.with_(precision="float32"))
-        return Model(self.folder.absolute().name, recipe, self.codecs, self.network, device=self.device)
+        assert isinstance(self.network, Generator)
+        return Model(self._name, self._precise, self.codecs, self.network, device=self.device)
+
+    def retriever(self) -> Retriever:
+        """The same where the network ranks texts."""
+        assert isinstance(self.network, DualEncoder)
+        return Retriever(self._name, self._precise, self.codecs, self.network, self.device)
+
+    @property
+    def _name(self) -> str:
+        return self.folder.absolute().name
+
+    @property
+    def _precise(self) -> Recipe:
+        return self.recipe.with_(runtime=self.recipe.runtime.with_(precision="float32"))
+
+    def answers(self, examples: Sequence[Example]) -> list[str]:
+        """What the network says to examples, quickly: the text that a greedy search finds, or a ranked list of all."""
+        if self.recipe.model.ranks:
+            protocol = Protocol(self.recipe.evaluation.among).within(examples)
+            return rankings(self.retriever(), examples, protocol)
+        options = Options(beam=1, split=False, on_long="skip")
+        return [prediction.text for prediction in self.model().predict([e.inputs for e in examples], options)]
+
+    def shown(self, examples: Sequence[Example]) -> list[str]:
+        """The answers that a person is shown: of a list the best, ranked among all that validation ranks."""
+        if not self.recipe.model.ranks:
+            return self.answers(examples)
+        judged = [*examples, *self.dev[: self.recipe.evaluation.validate_examples]]
+        return [one.split(CANDIDATES)[0] for one in self.answers(judged)[: len(examples)]]
 
 
 def _check_same_tokens(recipe: Recipe, other: Recipe, run: Path) -> None:

@@ -12,6 +12,7 @@ from seqloom import runtime
 from seqloom.api.init import Choices
 from seqloom.data.batching import collate_pairs
 from seqloom.data.codecs import Ids, Pair
+from seqloom.models.generator import Generator
 from seqloom.models.model import MODELS
 from seqloom.recipe import Recipe
 from seqloom.runtime import Runtime
@@ -30,6 +31,7 @@ def estimated_seconds(recipe: Recipe, choices: Choices, tries: int = 3) -> float
     device = runtime.apply(Runtime(device=recipe.runtime.device, threads=recipe.runtime.threads))
     sizes = (choices.source.vocabulary, choices.target.vocabulary)
     network = MODELS.build(recipe.model, source_vocabulary=sizes[0], target_vocabulary=sizes[1]).to(device)
+    assert isinstance(network, Generator), "only such are drafted"
     task = Transduce(recipe.task, vocabularies=sizes, searching=recipe.search)
     optimiser = OPTIMISERS.build(recipe.training.optimiser, model=network)
     batch = collate_pairs(_made_up(choices, sizes)).to(device)

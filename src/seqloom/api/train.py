@@ -32,7 +32,6 @@ from seqloom.api.folder import (
 )
 from seqloom.api.load import find_bundle, load, members, save_codecs
 from seqloom.api.model import Model
-from seqloom.api.options import Options
 from seqloom.api.prepare import Given, Prepared, Tell, check_model
 from seqloom.api.staging import (
     DATA,
@@ -45,14 +44,14 @@ from seqloom.api.staging import (
     recover,
     undone_on_failure,
 )
-from seqloom.config import Plain, kind_of, render_yaml
+from seqloom.api.testset import metrics_of
+from seqloom.config import Plain, render_yaml
 from seqloom.data.readers import Example
 from seqloom.data.sentences import split_sentences
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_write
 from seqloom.metrics.calibration import Calibration
 from seqloom.metrics.perplexity import perplexity
-from seqloom.models.generator import Generator
 from seqloom.nn.fusion import has_fusible
 from seqloom.recipe import Recipe, parameters
 from seqloom.shapes import Tensor
@@ -165,7 +164,7 @@ class _Training:
 
     def __init__(self, now: Sitting, folder: Path, wishes: Wishes) -> None:
         self.folder, self.wishes = folder, wishes
-        self.metrics = now.recipe.evaluation.build()
+        self.metrics = metrics_of(None, now.recipe)
         for line in now.told:
             wishes.tell(line)
         place = new_folder(folder) if now.begins else folder
@@ -263,7 +262,6 @@ class _Training:
 
     def validate(self, network: nn.Module) -> Mapping[str, float]:
         """Loss on all dev pairs; the recipe's metrics on the first of them, decoded greedily. All of it in float32."""
-        assert isinstance(network, Generator)
         total, count = 0.0, 0
         for batch in self.parts.dev_batches():
             loss = self.parts.task.loss(network, batch.to(self.parts.device), 0)
@@ -271,23 +269,23 @@ class _Training:
         values = {"nll": total / count, "perplexity": perplexity(total, count)}
         chosen = self.parts.dev[: self.recipe.evaluation.validate_examples]
         if chosen and not self.parts.codecs.continues:  # there is more than one way to go on with a text
-            outputs = self._outputs(chosen, Options(beam=1, split=False, on_long="skip"))
+            outputs = self._outputs(chosen, self.parts.answers)
             references = [example.references for example in chosen]
-            for settings, metric in zip(self.recipe.evaluation.metrics, self.metrics, strict=True):
-                values.setdefault(kind_of(settings), metric.score(outputs, references))  # of a kind the first is meant
+            for word, metric in self.metrics.items():
+                values[word] = metric.score(outputs, references)
         return values
 
     def samples(self, network: nn.Module) -> list[Sample]:
         chosen = self.parts.dev[: self.recipe.evaluation.show]
         if self.parts.codecs.continues:
             chosen = [_begun(example) for example in chosen]
-        outputs = self._outputs(chosen, Options(beam=1, split=False, on_long="skip"))
+        outputs = self._outputs(chosen, self.parts.shown)
         written = [self.parts.codecs.target.rewritten(example.target) for example in chosen]
         return [Sample(one.shown, *texts) for one, *texts in zip(chosen, outputs, written, strict=True)]
 
-    def _outputs(self, examples: Sequence[Example], options: Options) -> list[str]:
+    def _outputs(self, examples: Sequence[Example], answers: Callable[[Sequence[Example]], list[str]]) -> list[str]:
         try:
-            return [prediction.text for prediction in self.parts.model().predict([e.inputs for e in examples], options)]
+            return answers(examples)
         except SeqloomError as error:
             if error.code != "E_DIVERGED":
                 raise
@@ -299,8 +297,8 @@ class _Training:
     def _finish(self, reason: str) -> None:
         """Take the weights to keep, calibrate on dev, write the bundle, and only then call the run finished."""
         tensors, values = self._kept_weights()
-        continues = self.parts.codecs.continues
-        calibration = Calibration() if continues else calibrated(self.parts.model(), self.parts.dev)
+        answers = self.recipe.model.answers
+        calibration = calibrated(self.parts.model(), self.parts.dev) if answers else Calibration()
         lines = [example.source for _, example in zip(range(SAMPLED_LINES), self.parts.datasets.train(), strict=False)]
         sentences = sum(len(split_sentences(line)) for line in lines) / max(1, len(lines))
         about: dict[str, Plain] = {

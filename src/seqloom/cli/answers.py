@@ -129,7 +129,8 @@ class Job(Generic[A]):
 
     def _summary(self, elapsed: float, tally: Tally | None) -> str:
         elapsed = max(elapsed, 1e-9)
-        speed = f"{self.lines / elapsed:,.0f} lines/s, {self.tokens / elapsed:,.0f} tokens/s"
+        speed = f"{self.lines / elapsed:,.0f} lines/s"
+        speed += f", {self.tokens / elapsed:,.0f} tokens/s" if self.tokens else ""  # what is ranked has none
         parts = [f"{self.lines:,} line{'' if self.lines == 1 else 's'} in {elapsed:.1f} s ({speed})"]
         parts.append(f"{say.percent(self.unknown / max(1, self.source_tokens))} of source tokens unknown")
         parts.append(f"{self.truncated:,} truncated")

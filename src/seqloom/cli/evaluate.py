@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seqloom.cli import say
+from seqloom.cli import ranking, say
 from seqloom.cli.answers import as_one
 from seqloom.cli.judged import print_report, print_search_errors, unseen_labels
 from seqloom.cli.language import Asked
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from seqloom.api.language import LanguageEvaluation
     from seqloom.api.model import Model
     from seqloom.api.options import Options
+    from seqloom.api.retriever import Retriever
     from seqloom.api.search_errors import SearchErrors
     from seqloom.data.readers import Example
 
@@ -41,6 +42,7 @@ class OnLong(StrEnum):
 
 
 def command(
+    context: typer.Context,
     runs: list[str] = typer.Argument(None, metavar="[RUN ...]", help="The run to judge; several with --ensemble."),
     data: str = typer.Option(
         None, metavar="FILE", help="Test pairs: a .tsv or .jsonl file (also .gz), '-', or {source: F, target: F}."
@@ -57,6 +59,9 @@ def command(
         metavar="METRIC",
         help="bleu, bleu:order=2, chrf, ter, meteor, exact, string_error, wer, cer or per; of labels accuracy, f1 or "
         "span_f1; else the recipe's.",
+    ),
+    among: str = typer.Option(
+        None, metavar="all|N", help="Of a run that ranks texts: each against all targets of the set, or 1 of N, drawn."
     ),
     search: str = typer.Option(None, metavar="LIST", help="Searches to compare, such as greedy,beam=5."),
     beam: int = typer.Option(None, help="Beam size; the recipe's search if not given."),
@@ -99,6 +104,16 @@ def command(
     from seqloom.api.evaluate import Judge
     from seqloom.api.testset import chosen_examples
 
+    if len(runs or []) == 1 and ranking.ranks(runs[0]):
+        ranking.refuse_others(context, ranking.EVALUATES, runs[0])
+        retriever = _ranker(runs[0], {"device": device, "threads": threads, "settings": settings})
+        judge = Judge(None, metric or retriever.recipe.evaluation.metrics, samples)
+        gates = [_gate(text, judge, False) for text in fail_under or []]
+        examples = chosen_examples(retriever.recipe, data, source, reference or (), part.value, True)
+        _spare_inputs("--write-outputs", write_outputs, judge, data, [source, *(reference or [])])
+        _keep(gates, _ranked(retriever, judge, examples, among, write_outputs, as_json))
+        return
+    ranking.refuse_ours(context, ("among",), " ".join(runs or []))
     if outputs is not None and (beam is not None or greedy or search is not None) and against is None:
         raise SeqloomError(
             "E_USAGE", "an output file is judged as it is: no search is made", fix="leave out the search"
@@ -152,6 +167,28 @@ def command(
     if page is not None and model is not None:
         _report(page, judge, model, examples, systems, options[0])
     _keep(gates, systems[0])
+
+
+def _ranker(run: str, how: dict[str, Any]) -> Retriever:
+    from seqloom.api.retriever import load_retriever
+
+    return load_retriever(run, **how)
+
+
+def _ranked(
+    retriever: Retriever, judge: Judge, examples: list[Example], among: str | None, lists: Path | None, as_json: bool
+) -> RunEvaluation:
+    """A run that ranks texts: lists are judged, and there is nothing to search, diagnose or draw."""
+    from seqloom.api.ranking import evaluate_ranking
+
+    found = evaluate_ranking(retriever, examples, ranking.protocol_of(among), judge)
+    if lists is not None:
+        _write_outputs(lists, found)
+    if as_json:
+        say.as_json(found.as_dict())
+    else:
+        print_report([found])
+    return found
 
 
 def _language(model: Model, texts: list[Example], asked: Asked, as_json: bool) -> LanguageEvaluation:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from seqloom.cli import say
+from seqloom.cli import ranking, say
 from seqloom.cli.extras import given_extras, refuse_missing
 from seqloom.cli.inside import Closer, Looks, Seen, drawn_map, examples_of, refuse_alone, show
 from seqloom.cli.reporting import refuse_page
@@ -28,6 +28,7 @@ LIKELIEST = 5
 
 
 def command(
+    context: typer.Context,
     run: str = typer.Argument(..., metavar="RUN", help="The run or bundle to look into."),
     text: str = typer.Argument(None, metavar="[TEXT]", help="What it is asked; some looks are at a test set instead."),
     target: str = typer.Option(None, metavar="TEXT", help="Explain this output instead of the one that search finds."),
@@ -91,6 +92,9 @@ def command(
     """
     from seqloom.api.load import load
 
+    if ranking.ranks(run):
+        ranking.refuse_others(context, ranking.EXPLAINS, run)
+        return _match(run, text, target, extra, (device, threads), as_json)
     looks = Looks(states, colour, gradients, layer, depth, label, scores, faithfulness and text is None)
     refuse_alone({"--colour": colour != "length" and not states}, "--states")
     refuse_alone({"--label": label is not None and not depth, "--scores": scores and not depth}, "--depth")
@@ -152,6 +156,25 @@ def command(
         if tree and found.tree is not None:
             say.data("\nthe beam: scores, and what became of each hypothesis; * leads to the answer\n")
             say.data("\n".join(f"  {line}" for line in found.tree.lines()))
+
+
+def _match(
+    run: str, text: str | None, target: str | None, extra: list[str], machine: tuple[str, int | None], as_json: bool
+) -> None:
+    """Which words carried the match of a run that ranks texts."""
+    from seqloom.api.matched import explain_match
+    from seqloom.api.retriever import load_retriever
+
+    if text is None:
+        raise SeqloomError("E_USAGE", "nothing to explain", where=run, fix="give a TEXT to rank candidates for")
+    retriever = load_retriever(run, device=machine[0], threads=machine[1])
+    extras = given_extras(retriever.codecs, extra)
+    refuse_missing([name for name in retriever.codecs.extras if name not in extras])
+    found = explain_match(retriever, {**extras, "source": text}, target)
+    if as_json:
+        say.as_json(found.as_dict())
+    else:
+        ranking.print_match(found)
 
 
 # --- what is asked ---------------------------------------------------------------------------------------------------

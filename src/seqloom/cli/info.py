@@ -87,8 +87,8 @@ def _bundle_rows(card: Plain) -> Iterator[Row]:
     for name in ("validation", "test", "scores"):
         if isinstance(values := card.get(name), Mapping) and values:
             yield name, ", ".join(f"{key} {_short(value)}" for key, value in values.items())
-    if isinstance(fitted := card.get("calibration"), Mapping) and fitted.get("criterion"):
-        yield "confidence", f"fitted on {fitted.get('examples')} dev examples; right means: {fitted['criterion']}"
+    if isinstance(fitted := card.get("calibration"), Mapping) and fitted.get("examples"):
+        yield "confidence", f"fitted on {fitted.get('examples')} dev examples; right means: {fitted.get('criterion')}"
     if isinstance(data := card.get("data"), Mapping):
         for name, mark in data.items():
             if isinstance(mark, Mapping):

@@ -48,6 +48,7 @@ def _print_scores(systems: list[RunEvaluation]) -> None:
     title = f"{' against '.join(system.name for system in systems)}: {systems[0].sentences:,} sentences"
     notes = [f"{system.name} is an output file, judged as it is" for system in systems if not system.predicted]
     notes += [f"The judges: {systems[0].judges.line}."] if systems[0].judges is not None else []
+    notes += [f"Ranked among {system.ranked}" for system in systems if system.ranked]
     columns = ["metric", *(["system"] if several else []), "value", "95 % interval", "better"]
     say.table(title, columns, rows, notes)
     for score in systems[0].scores.values():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seqloom.cli import say
+from seqloom.cli import ranking, say
 from seqloom.cli.answers import STDIN, CloseLook, Job, as_one
 from seqloom.cli.extras import given_extras, refuse_missing
 from seqloom.cli.sink import same_file
@@ -31,6 +31,7 @@ OPTIONS = {"groups": "--diverse", "banned": "--ban", "risk": "--mbr"}  # those t
 
 
 def command(
+    context: typer.Context,
     places: list[str] = typer.Argument(
         ...,
         metavar="RUN [RUN ...] [INPUT|-]",
@@ -71,6 +72,8 @@ def command(
         None, "--diversity", help="With --diverse: what a token costs that another group has just taken (0.5)."
     ),
     n_best: int = typer.Option(1, "--n-best", "-n", help="So many outputs per line (as tsv or jsonl)."),
+    top: int = typer.Option(1, "--top", min=1, help="Of a run that ranks texts: so many of the best candidates."),
+    index: Path | None = typer.Option(None, "--index", metavar="FOLDER", help="Its candidates, if not in RUN/index."),
     min_length: int | None = typer.Option(None, "--min-length", help="At least so many tokens."),
     max_length: int | None = typer.Option(None, "--max-length", help="At most so many tokens."),
     min_ratio: float | None = typer.Option(None, "--min-ratio", help="At least so many tokens per source token."),
@@ -146,6 +149,11 @@ def command(
 ) -> None:
     """Predict: one output line for every input line."""
     runs, given = _places(places, ensemble, bool(text))
+    ranked = ranking.ranks(runs[0])
+    if ranked:
+        ranking.refuse_others(context, ranking.PREDICTS, runs[0])
+    else:
+        ranking.refuse_ours(context, ("top", "index"), runs[0])
     wishes: dict[str, object] = {
         "strategy": _strategy(
             greedy, sample, beam, {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
@@ -170,7 +178,8 @@ def command(
         "shortlist": shortlist,
         "deterministic": deterministic,
     }
-    chosen_form = _form("jsonl" if as_json else form, n_best)
+    count = ("--top", top) if ranked else ("--n-best", n_best)
+    chosen_form = _form("jsonl" if as_json else form, *count)
     _alone("--diversity", diversity, "--diverse", diverse)
     _alone("--fuse-weight", fuse_weight, "--fuse", fuse)
     _looks_closely(bool(text), alternatives, stream, chosen_form)
@@ -185,8 +194,16 @@ def command(
     if engine is not None:
         one_of("--engine", engine, ENGINES)
         _refuse_ours(engine, int8, workers)
-    if engine != "ctranslate2":
-        how = {"device": device, "threads": threads, "settings": settings, "allow_nonfinite": allow_nonfinite}
+    how = {"device": device, "threads": threads, "settings": settings, "allow_nonfinite": allow_nonfinite}
+    if ranked:
+        from seqloom.api.retriever import load_retriever
+
+        wanted = _asked({"n_best": top, "split": False, "on_long": on_long})
+        retriever = load_retriever(runs[0], index=index, **how)  # type: ignore[arg-type]
+        retriever.asking(wanted)
+        asked = _input_form(retriever.codecs, extra, records, bool(text))
+        job = Job(retriever, wanted, chosen_form, on_bad_utf8, quiet, asked)  # type: ignore[arg-type]
+    elif engine != "ctranslate2":
         how |= {"int8": True} if int8 else {}
         how |= {"workers": _workers(workers, threads)} if engine is None else {}
         options, model = _options(wishes), _model(runs, how, ensemble, fuse, fuse_weight, engine)
@@ -344,12 +361,12 @@ def _choices(path: Path | None) -> list[str] | None:
     return found
 
 
-def _form(form: str | None, n_best: int) -> str:
+def _form(form: str | None, option: str, count: int) -> str:
     if form is None:
-        return "tsv" if n_best > 1 else "text"
+        return "tsv" if count > 1 else "text"
     one_of("--format", form, FORMATS)
-    if form == "text" and n_best > 1:
-        what = f"--n-best {n_best} gives several outputs per line, which plain text cannot tell apart"
+    if form == "text" and count > 1:
+        what = f"{option} {count} gives several outputs per line, which plain text cannot tell apart"
         raise SeqloomError("E_USAGE", what, fix="--format tsv or --format jsonl")
     return form
 
@@ -373,7 +390,6 @@ def _options(wishes: dict[str, object]) -> Options:
 def _engine_options(engine: str, wishes: dict[str, object], native: list[str]) -> Asked:
     """What another library can be asked; E_USAGE names what only our own search can do."""
     from seqloom.api.asked import Asked
-    from seqloom.config import validated
 
     asked = {name: wish for name, wish in wishes.items() if wish not in (None, False, 0.0, "", [], ())}
     strategy = asked.pop("strategy", None)
@@ -385,8 +401,15 @@ def _engine_options(engine: str, wishes: dict[str, object], native: list[str]) -
     if native:
         what = f"--engine {engine} cannot do: {', '.join(native)}"
         raise SeqloomError("E_USAGE", what, fix="leave it out, or predict without --engine")
+    return _asked(asked)
+
+
+def _asked(wishes: dict[str, object]) -> Asked:
+    from seqloom.api.asked import Asked
+    from seqloom.config import validated
+
     try:
-        return validated(Asked, asked, "options")
+        return validated(Asked, wishes, "options")
     except SeqloomError as error:
         raise SeqloomError("E_USAGE", error.what, fix="'seqloom predict --help' shows how") from None
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from seqloom.cli import say
+from seqloom.cli.ranking import ranks
 from seqloom.cli.reporting import NAME, written
 from seqloom.errors import INTERRUPTED, PREEMPTED, SeqloomError
 
@@ -159,8 +160,8 @@ def _report(run: Run, stop: Signals, quiet: bool) -> None:
     from seqloom.api.report import write_report
     from seqloom.recipe import load_recipe
 
-    if load_recipe(run.folder / "recipe.yaml").model.continues:
-        return  # texts are scored, and there are no answers to be looked at
+    if not load_recipe(run.folder / "recipe.yaml").model.answers:
+        return  # texts are scored or ranked, and there are no answers to be looked at
     stop.begin()
     written(path, lambda: write_report(run.folder, part="dev"), quiet)
 
@@ -183,7 +184,9 @@ def _say_one(run: Run, as_json: bool, quiet: bool) -> None:
     if not quiet:
         say.talk("validation: " + ", ".join(f"{name} {value:.4g}" for name, value in values.items()))
         say.talk("next:")
-        for line in (f'predict {folder} --text "..."', f"evaluate {folder}", f"info {folder}"):
+        asks = f'predict {folder} --text "..."'
+        first = [f"index {folder}", f"{asks} --top 5"] if ranks(run.folder) else [asks]
+        for line in (*first, f"evaluate {folder}", f"info {folder}"):
             say.talk("  " + say.to_type(f"seqloom {line}"))
 
 

@@ -30,10 +30,12 @@ class Metric(ABC):
         """What a recipe may choose; each metric adds `kind` and its own keys."""
 
     name: str
+    depth: int = 0  # of ranked lists, how many places it must see at least
     higher_is_better: ClassVar[bool] = True
     of_labels: ClassVar[bool] = False  # it reads texts as labels between white space
     of_numbers: ClassVar[bool] = False  # it reads texts as numbers
     separator: str | None = None  # between labels, where it reads texts as sets of them
+    of_lists: ClassVar[bool] = False  # it reads texts as ranked candidates between tabs
 
     @abstractmethod
     def statistics(self, predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:

@@ -26,13 +26,16 @@ def first_right(output: str, references: Sequence[str]) -> int | None:
 class RecallAt(Rate):
     """Share of lists with a right answer among their first k."""
 
+    of_lists = True
+
     class Settings(Metric.Settings):
         kind: Literal["recall_at"] = "recall_at"
         k: int = Field(1, ge=1, le=1_000_000)  # how many candidates are looked at
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
-        self.k, self.name = settings.k, f"recall@{settings.k}"
+        self.k = self.depth = settings.k
+        self.name = f"recall@{settings.k}"
         self.rule = f"count:lists|right:any-reference|k:{settings.k}|space:collapsed"
 
     def _rows(self, predictions: Sequence[str], references: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
@@ -43,6 +46,7 @@ class RecallAt(Rate):
 class ReciprocalRank(Rate):
     """MRR, mean reciprocal rank in %: 1 / place of the first right answer, 0 where the list has none."""
 
+    of_lists = True
     rule = "mean:1/rank|right:any-reference|missing:0|space:collapsed"
 
     class Settings(Metric.Settings):

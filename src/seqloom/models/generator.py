@@ -95,8 +95,26 @@ class GeneratorSettings(config.Settings, ABC):
         """The name of a further source whose encoder must be there, if it names one."""
         return None
 
+    @property
+    def ranks(self) -> bool:
+        """Does it choose among given texts, and write none itself? It is then no generator."""
+        return False
 
-class Generator(nn.Module, ABC):
+    @property
+    def answers(self) -> bool:
+        """Has every source one right answer, which search looks for and a calibration promises?"""
+        return not self.continues and not self.ranks
+
+
+class Network(nn.Module, ABC):
+    """What a recipe's `model` builds, whatever it is for."""
+
+    @abstractmethod
+    def embeddings(self) -> Mapping[str, Frontend]:
+        """The embedding of each side, under the names that the settings give them."""
+
+
+class Generator(Network):
     """A decoder, a head, and a way to start on sources."""
 
     decoder: Decoder
@@ -105,10 +123,6 @@ class Generator(nn.Module, ABC):
     @abstractmethod
     def start(self, sources: Mapping[str, Source], hypotheses: int) -> State:
         """State before the first target token, for B sources x `hypotheses` rows."""
-
-    @abstractmethod
-    def embeddings(self) -> Mapping[str, Frontend]:
-        """The embedding of each side, under the names that the settings give them."""
 
     @property
     def attention_taps(self) -> tuple[str, ...]:

@@ -39,11 +39,12 @@ from seqloom.figures import MARGIN
 from seqloom.models.bag import Dropout
 from seqloom.models.comparing import BETWEEN, Between, pair_features, pair_width, parts_of
 from seqloom.models.contracts import Decoder, DecoderSettings, Encoder, Memory, State
+from seqloom.models.pooling import How, learned_query, pooled, pooled_width
 from seqloom.nn.attention import Attention, AttentionSettings
 from seqloom.nn.crf import Crf
 from seqloom.nn.dropout import CheapDropout
 from seqloom.nn.frontends import Embedding
-from seqloom.nn.layers import exact, mean_of_real, spread
+from seqloom.nn.layers import exact, spread
 from seqloom.nn.scores import ScaledDot
 from seqloom.nn.tape import tap
 from seqloom.shapes import Bool, Features, Float, Int, LogProbs, Rows, RowTokens, Tensor
@@ -117,7 +118,7 @@ class Labels(Decoder):
 class WholeSettings(LabelSettings):
     """How all that was read becomes one vector."""
 
-    pooling: Literal["last", "mean", "max", "attention"] = "attention"  # a source as one vector
+    pooling: How = "attention"  # a source as one vector
     attention: AttentionSettings = AttentionSettings()  # where `pooling` is attention
     compare: Literal["none", "features", "attention"] = "none"  # none: the states of all sources are one memory
     between: AttentionSettings = AttentionSettings(score=ScaledDot.Settings())  # where `compare` is attention
@@ -162,13 +163,15 @@ class Whole(Labels):
         assert len(sources) > 1 or not settings.apart, "there is nothing to compare the source with"
         self.pooling, self.compare, self.query = settings.pooling, settings.compare, settings.query
         summary = encoder.summary_sizes[-1][0]
-        attention, width = None, summary if self.pooling == "last" else encoder.width
-        if settings.attends:
+        attention = None
+        if settings.pooling != "attention":
+            width = pooled_width(encoder, settings.pooling)
+        else:
             query = encoder.width if self.query is None else summary
             attention = Attention(settings.attention, query=query, memory=encoder.width, name=TAP)
             width = attention.width
-        pooled = self._features(width, summary, len(sources))
-        super().__init__(settings, embedding=embedding, features=pooled, outputs=self.outputs)
+        features = self._features(width, summary, len(sources))
+        super().__init__(settings, embedding=embedding, features=features, outputs=self.outputs)
         self.attention = attention
         self.between: Between | None = None
         if self.compare == "attention":
@@ -178,8 +181,7 @@ class Whole(Labels):
         if attention is not None:
             self.attention_taps = (TAP,)
             if self.query is None:
-                self.asks = nn.Parameter(torch.empty(encoder.width))  # the query: what matters for these labels?
-                nn.init.normal_(self.asks, std=encoder.width**-0.5)
+                self.asks = learned_query(encoder.width)  # what matters for these labels?
 
     def _features(self, width: int, summary: int, sources: int) -> int:
         """The width of what a label is decided by, from that of a source's vector."""
@@ -192,7 +194,9 @@ class Whole(Labels):
         each = [*memories.values()] if self.between is None else self.between([*memories.values()])
         said = torch.zeros(rows, dtype=torch.long, device=each[0].mask.device)
         if self.attention is None:
-            return State({"said": said}, {"pooled": pair_features([self._pooled(memory) for memory in each])})
+            assert self.pooling != "attention"
+            vectors = [pooled(memory, self.pooling) for memory in each]
+            return State({"said": said}, {"pooled": pair_features(vectors)})
         parts = parts_of(each)  # B k S
         mask = parts.any(1)
         sources = self.attention.prepare(torch.cat([memory.states for memory in each], dim=1), mask)
@@ -202,13 +206,6 @@ class Whole(Labels):
         elif self.compare != "none":
             sources["parts"] = parts
         return State({"said": said}, sources)
-
-    def _pooled(self, memory: Memory) -> Float[Tensor, "B D"]:
-        if self.pooling == "last":
-            return memory.summary[-1][0]
-        if self.pooling == "mean":
-            return mean_of_real(memory.states, memory.mask)
-        return memory.states.masked_fill(~memory.mask[..., None], -torch.inf).amax(1)
 
     def forward(self, tokens: RowTokens, state: State, lengths: Rows | None = None) -> tuple[Features, State]:
         scores = self.scores(self.vectors(tokens, state))

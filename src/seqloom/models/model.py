@@ -15,7 +15,8 @@ from seqloom.batch import Source, Tokens
 from seqloom.config import Kind, Table, kind_of
 from seqloom.models.contracts import Decoder, DecoderSettings, Encoder, Head, Memory, State
 from seqloom.models.copying import ReadsCopies, copyable
-from seqloom.models.generator import Generator, GeneratorSettings
+from seqloom.models.dual import DualEncoder
+from seqloom.models.generator import Generator, GeneratorSettings, Network
 from seqloom.models.heads import HEADS, Linear, Repeat
 from seqloom.models.joint import Joint
 from seqloom.models.language import LanguageModel
@@ -196,8 +197,8 @@ class EncoderDecoder(Generator):
         return {"target": self.target_embedding, "source": self.source_embedding}
 
 
-MODELS: Table[Generator] = Table(
-    "models", {"encoder_decoder": EncoderDecoder, "joint": Joint, "language": LanguageModel}
+MODELS: Table[Network] = Table(
+    "models", {"encoder_decoder": EncoderDecoder, "joint": Joint, "language": LanguageModel, "dual": DualEncoder}
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from torch import nn
 
@@ -34,6 +34,7 @@ class Loss:
 class Task(ABC, Generic[M, E, P]):
     """What is learned: how examples become a batch, a batch a loss, and a batch predictions."""
 
+    splits: ClassVar[bool] = True  # is the loss of a batch the sum of its parts' losses? (law 11)
     carried: Carried | None = None  # what a window of a text leaves to the next, where texts are read in windows
 
     @abstractmethod

@@ -33,6 +33,14 @@ class Measured:
     finite: bool
 
 
+class UnsplitError(SeqloomError):
+    """A batch does not fit into memory, and its loss is not the sum of its parts'."""
+
+    def __init__(self, batch: Batch) -> None:
+        what = f"a batch of {len(batch):,} examples does not fit into memory, and its examples are learned together"
+        super().__init__("E_MEMORY", what, where="batching", fix="lower batching.tokens or batching.sentences")
+
+
 class TooLargeError(SeqloomError):
     """A single example does not fit into memory; `example` is its number, for whoever knows its line."""
 
@@ -43,12 +51,12 @@ class TooLargeError(SeqloomError):
         super().__init__("E_MEMORY", f"{name} does not fit into memory", where=name, fix=fix)
 
 
-def summed(backward: Backward, group: Sequence[Batch], begin: Callable[[], None]) -> Loss:
+def summed(backward: Backward, group: Sequence[Batch], begin: Callable[[], None], splits: bool = True) -> Loss:
     """Leave the gradient of the group's summed loss in `.grad`, and return the sums.
 
     `begin` clears gradients and seeds the step. When a batch does not fit, its halves take its place and the group
     begins anew: a backward pass that failed midway has already added to some gradients. E_MEMORY when a single
-    example does not fit.
+    example does not fit, or a batch that a task never splits.
     """
     parts = list(group)
     while True:
@@ -57,6 +65,8 @@ def summed(backward: Backward, group: Sequence[Batch], begin: Callable[[], None]
         for number, part in enumerate(parts):
             loss = _within_memory(backward, part)
             if loss is None:
+                if not splits:
+                    raise UnsplitError(part)
                 parts[number : number + 1] = _halves(part)
                 break
             sums.append(loss)

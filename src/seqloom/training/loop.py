@@ -142,7 +142,7 @@ def fit(
     groups = _groups(batches, now.epoch, now.batch, settings.accumulate)
     for group, epoch_ends in drawn("data", groups if device.type == "cpu" else ahead(groups, PREPARED)):
         backward = graphs or gradients.plain(loss_of, state.scaler.scale if state.scaler else 1.0)
-        loss = _summed(backward, state, group, seed)
+        loss = _summed(backward, state, group, seed, task.splits)
         tokens = _count(state, group, epoch_ends)
         with phase("optimiser"):
             made.take(now.step, tokens, loss)
@@ -215,7 +215,7 @@ def _groups(batches: Batches, epoch: int, skip: int, size: int) -> Iterator[tupl
         epoch, skip = epoch + 1, 0
 
 
-def _summed(backward: Backward, state: TrainState, group: list[Batch], seed: int) -> Loss:
+def _summed(backward: Backward, state: TrainState, group: list[Batch], seed: int, splits: bool) -> Loss:
     """The step's losses, and their gradients where they belong."""
 
     def begin() -> None:
@@ -223,7 +223,7 @@ def _summed(backward: Backward, state: TrainState, group: list[Batch], seed: int
         gradients.clear(state.optimiser.parameters.values(), in_place=isinstance(backward, Graphs))
         seed_step(seed, state.counters.step + 1)
 
-    return gradients.summed(backward, group, begin)
+    return gradients.summed(backward, group, begin, splits)
 
 
 def _refused(state: TrainState, settings: Training, taken: Taken) -> None:
