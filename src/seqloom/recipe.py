@@ -164,8 +164,9 @@ class Extra(TextCodec.Settings):
 
     def beside(self, source: SourceSettings) -> Extra:
         """These settings, with the source's for all that is not said of a shared one."""
-        unsaid = TextCodec.Settings.model_fields.keys() & type(source).model_fields.keys() - self.model_fields_set
-        return self.with_(**{key: getattr(source, key) for key in unsaid}) if self.shared else self
+        unsaid = TextCodec.Settings.model_fields.keys() - self.model_fields_set
+        alike = self.shared and kind_of(source) == TEXT
+        return self.with_(**{key: getattr(source, key) for key in unsaid}) if alike else self
 
 
 class Recipe(Settings):
@@ -200,7 +201,7 @@ class Recipe(Settings):
         """What the kind of source decides: where the data have it, and which front end reads it."""
         source = raw.get("source") if isinstance(raw, Mapping) else None
         kind = source.get("kind") if isinstance(source, Mapping) else source
-        if not isinstance(raw, Mapping) or kind == TEXT or kind not in [*CODECS]:
+        if not isinstance(raw, Mapping) or not isinstance(kind, str) or kind == TEXT or kind not in [*CODECS]:
             return raw
         data = raw.get("data")
         if isinstance(data, Mapping) and cast(type[SourceSettings], CODECS.settings_class(kind)).in_files:

@@ -122,9 +122,9 @@ def _refuse_uneven(pair: Pair, read: Encoded, codecs: Codecs, example: Example) 
     """E_ALIGN where a target that has one label for each word has another number of them."""
     words, labels = codecs.words_read(read), len(pair.target)
     if codecs.in_place and words != labels and words and labels:
-        what = f"{words:,} word{'' if words == 1 else 's'}, but {labels:,} tag{'' if labels == 1 else 's'}"
-        fix = "give one tag for each word; if the source was cut otherwise, set source.tokenizer: symbols"
-        raise SeqloomError("E_ALIGN", what, where=example.where, fix=fix)
+        source = codecs.source
+        what = f"{words:,} {source.tagged}{'' if words == 1 else 's'}, but {labels:,} tag{'' if labels == 1 else 's'}"
+        raise SeqloomError("E_ALIGN", what, where=example.where, fix=source.uneven)
 
 
 def refuse_nothing(examples: Iterable[Example], tally: Tally, where: str, alone: bool = False) -> None:
