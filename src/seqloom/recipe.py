@@ -288,7 +288,19 @@ class Recipe(Settings):
             raise ValueError("task.source_noise.whole_words: it is for task.restore with model.decoder: tags")
         if self.model.labels and (key := self.task.about_history):
             raise ValueError(f"task.{key}: it changes what a decoder reads of its output, and this one reads nothing")
+        if self.model.points:
+            self._check_pointing()
         return self
+
+    def _check_pointing(self) -> None:
+        """A span is of the source alone, and of its own text."""
+        before = [name for name, extra in self.extras.items() if kind_of(extra.use) == "prefix"]
+        if before:
+            raise ValueError(f"extras.{before[0]}.use: a span is of the source alone; use: encoder, or shared")
+        if self.extras and self.model.asked_by is None:
+            raise ValueError(f"model.decoder.query: say which source asks: {', '.join(self.extras)}")
+        if key := self.task.about_history or ("edit_temperature" if self.task.edit_temperature else None):
+            raise ValueError(f"task.{key}: it changes tokens of the target, and those of a span stand in the source")
 
     @model_validator(mode="after")
     def _windows_fit(self) -> Recipe:
@@ -382,6 +394,7 @@ def joined_codecs(
         words=model.reads_words or recipe.task.source_noise.whole_words,
         labels=model.labels,
         in_place=model.in_place,
+        points=model.points,
         continues=model.continues,
     )
 

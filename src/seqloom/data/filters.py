@@ -40,6 +40,7 @@ class Counts:
     ratio: int = 0
     no_weight: int = 0  # a weight of 0: it would teach nothing
     unseen_label: int = 0  # a label that training has not: no model can say it
+    no_span: int = 0  # an answer that does not stand in its source, or is too long: nothing points at it
     source_tokens: int = 0  # of the kept pairs
     target_tokens: int = 0
     source_unknown: int = 0
@@ -54,6 +55,7 @@ class Counts:
         "ratio",
         "no_weight",
         "unseen_label",
+        "no_span",
     )
 
     @property
@@ -113,6 +115,8 @@ def _verdict(pair: Pair, read: Encoded, codecs: Codecs, limits: Limits) -> str |
         return "long_extra"
     if codecs.labels and UNK in pair.target:
         return "unseen_label"
+    if codecs.points and UNK in pair.target:
+        return "no_span"
     if limits.max_ratio is not None and max(source, target) > limits.max_ratio * min(source, target) > 0:
         return "ratio"
     return None

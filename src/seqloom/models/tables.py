@@ -9,6 +9,7 @@ from seqloom.models.convolution import ConvolutionalEncoder
 from seqloom.models.labels import Label, Tags
 from seqloom.models.monotonic import Monotonic
 from seqloom.models.rnn import Bahdanau, Luong, RecurrentDecoder, RecurrentEncoder
+from seqloom.models.spans import Span
 from seqloom.models.spelling import SpelledEncoder
 from seqloom.models.transformer import TransformerDecoder, TransformerEncoder
 
@@ -32,5 +33,6 @@ DECODERS: Table[Decoder] = Table(
         "monotonic": Monotonic,
         "label": Label,
         "tags": Tags,
+        "span": Span,
     },
 )
