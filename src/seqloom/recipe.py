@@ -169,8 +169,9 @@ class Extra(TextCodec.Settings):
 
     def beside(self, source: SourceSettings) -> Extra:
         """These settings, with the source's for all that is not said of a shared one."""
-        unsaid = TextCodec.Settings.model_fields.keys() & type(source).model_fields.keys() - self.model_fields_set
-        return self.with_(**{key: getattr(source, key) for key in unsaid}) if self.shared else self
+        unsaid = TextCodec.Settings.model_fields.keys() - self.model_fields_set
+        alike = self.shared and kind_of(source) == TEXT
+        return self.with_(**{key: getattr(source, key) for key in unsaid}) if alike else self
 
 
 class Recipe(Settings):
@@ -205,7 +206,7 @@ class Recipe(Settings):
         """What the kind of source decides: where the data have it, and which front end reads it."""
         source = raw.get("source") if isinstance(raw, Mapping) else None
         kind = source.get("kind") if isinstance(source, Mapping) else source
-        if not isinstance(raw, Mapping) or kind == TEXT or kind not in [*CODECS]:
+        if not isinstance(raw, Mapping) or not isinstance(kind, str) or kind == TEXT or kind not in [*CODECS]:
             return raw
         data = raw.get("data")
         if isinstance(data, Mapping) and cast(type[SourceSettings], CODECS.settings_class(kind)).in_files:
@@ -292,7 +293,19 @@ class Recipe(Settings):
             raise ValueError("task.source_noise.whole_words: it is for task.restore with model.decoder: tags")
         if self.model.labels and (key := self.task.about_history):
             raise ValueError(f"task.{key}: it changes what a decoder reads of its output, and this one reads nothing")
+        if self.model.points:
+            self._check_pointing()
         return self
+
+    def _check_pointing(self) -> None:
+        """A span is of the source alone, and of its own text."""
+        before = [name for name, extra in self.extras.items() if kind_of(extra.use) == "prefix"]
+        if before:
+            raise ValueError(f"extras.{before[0]}.use: a span is of the source alone; use: encoder, or shared")
+        if self.extras and self.model.asked_by is None:
+            raise ValueError(f"model.decoder.query: say which source asks: {', '.join(self.extras)}")
+        if key := self.task.about_history or ("edit_temperature" if self.task.edit_temperature else None):
+            raise ValueError(f"task.{key}: it changes tokens of the target, and those of a span stand in the source")
 
     @model_validator(mode="after")
     def _targets_fit(self) -> Recipe:
@@ -425,6 +438,7 @@ def joined_codecs(
         words=model.reads_words or recipe.task.source_noise.whole_words,
         labels=model.labels,
         in_place=model.in_place,
+        points=model.points,
         continues=model.continues,
         may_be_empty=model.may_be_empty,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -12,9 +13,10 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from seqloom import wording
-from seqloom.data.files import Tally, mending
+from seqloom.data.files import BadUtf8, Tally, mending
 from seqloom.data.judgments import Judgments, decided, learned
-from seqloom.data.readers import Example, ReaderSettings, read, renamed, spooled
+from seqloom.data.readers import Example, ReaderSettings, files_of, read, renamed, spooled
+from seqloom.data.source import check_file
 from seqloom.data.split import Part, assign
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_write, read_json, sha256_file
@@ -117,7 +119,21 @@ def fingerprints(data: Data) -> dict[str, dict[str, str | int]]:
     found: dict[str, dict[str, str | int]] = {}
     for path in sorted(set(chain.from_iterable(data.files().values()))):
         found[path] = {"size": Path(path).stat().st_size, "sha256": sha256_file(Path(path))}
+    if data.in_files:
+        for settings in chain.from_iterable(data.sets.values()):
+            found[f"{files_of(settings)[0]} (files it names)"] = _of_named(settings, data.on_bad_utf8)
     return found
+
+
+def _of_named(settings: ReaderSettings, on_bad_utf8: BadUtf8) -> dict[str, str | int]:
+    """Size and checksum of all files that the lines of a dataset name, taken together."""
+    size, digest = 0, hashlib.sha256()
+    for example in read(settings, on_bad_utf8=on_bad_utf8, in_files=True):
+        if example.name.strip():
+            with example.told():
+                size += check_file(example.source).st_size
+                digest.update(bytes.fromhex(sha256_file(Path(example.source))))
+    return {"size": size, "sha256": digest.hexdigest()}
 
 
 def recorded(record: Path) -> dict[str, dict[str, str | int]]:

@@ -6,16 +6,16 @@ read. What is read is bounded, whole, numeric and finite. This file knows nothin
 
 from __future__ import annotations
 
-import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import BinaryIO, Literal
 
 import numpy as np
 import numpy.typing as npt
 from numpy.lib import format as npy
 
+from seqloom.data.source import check_file
 from seqloom.errors import SeqloomError
 from seqloom.files import file_error
 
@@ -43,18 +43,13 @@ class Header:
     @classmethod
     def read(cls, path: str) -> Header:
         """E_FILE where nothing can be read; E_DATA for what is no array of numbers of (time, features)."""
+        found = check_file(path)
         try:
-            found = os.stat(path)
-            if not stat.S_ISREG(found.st_mode):
-                what = "is a folder" if stat.S_ISDIR(found.st_mode) else "is no plain file"
-                raise SeqloomError("E_FILE", f"a file of frames {what}", where=path, fix=f"write it with {SAVED}")
             with open(path, "rb") as file:
                 shape, by_columns, dtype = cls._parsed(path, file)
                 offset = file.tell()
-        except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-            refused = file_error(error if isinstance(error, OSError) else OSError(str(error)), path, "read")
-            fix = "relative paths begin at the folder of the list that names them"
-            raise SeqloomError(refused.code, refused.what, where=path, fix=fix) from None
+        except OSError as error:
+            raise file_error(error, path, "read") from None
         _check_kind(path, dtype)
         header = cls(path, *_checked_shape(path, shape), dtype, by_columns, offset)
         expected = offset + header.frames * header.features * dtype.itemsize
@@ -77,7 +72,7 @@ class Header:
             if version not in _HEADERS:
                 raise ValueError(f"version {version} of the format")
             return _HEADERS[version](file, max_header_size=MAX_HEADER)
-        except (ValueError, EOFError, SyntaxError, TypeError, RecursionError, MemoryError):
+        except (ValueError, EOFError, SyntaxError, TypeError, TokenError, RecursionError, MemoryError, OverflowError):
             raise SeqloomError("E_DATA", "not a NumPy array (.npy)", where=path, fix=f"write it with {SAVED}") from None
 
     def values(self) -> Values:

@@ -58,7 +58,8 @@ class VocabularySettings(config.Settings):
 class TextCodec(SourceCodec):
     """Text <-> ids for one side."""
 
-    unit = "token"
+    unit, tagged = "token", "word"
+    uneven = "give one tag for each word; if the source was cut otherwise, set source.tokenizer: symbols"
 
     class Settings(SourceSettings):
         kind: Literal["text"] = "text"

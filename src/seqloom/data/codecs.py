@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from seqloom.config import Table
 from seqloom.data.codec import TextCodec
-from seqloom.data.examples import Inputs, Links
+from seqloom.data.examples import Inputs, Links, offsets_of_pieces
 from seqloom.data.frames import FramesCodec
 from seqloom.data.source import Cut, Read, SourceCodec
 from seqloom.errors import SeqloomError, nearest
@@ -82,14 +82,16 @@ class Codecs:
         words: bool = False,
         labels: bool = False,
         in_place: bool = False,
+        points: int = 0,
         continues: bool = False,
         may_be_empty: Collection[str] = (),
     ) -> None:
         """`words`: sources say which word each of their tokens is a part of. `labels`: targets are labels, of which no
-        other can be learned or said than those of training. `in_place`: one for each word of the source. `continues`:
-        a source is the beginning of the text that the target goes on with. `may_be_empty`: the sides that may."""
+        other can be learned or said than those of training. `in_place`: one for each word of the source. `points`:
+        targets are at most so many tokens of the source, in a row, each named by its place. `continues`: a source is
+        the beginning of the text that the target goes on with. `may_be_empty`: the sides that may."""
         self.extras, self.prefixes, self.copies, self.words = dict(extras or {}), tuple(prefixes), copies, words
-        self.labels, self.in_place, self.continues = labels, in_place, continues
+        self.labels, self.in_place, self.points, self.continues = labels, in_place, points, continues
         self.may_be_empty = frozenset(may_be_empty)
         symbols: list[str] = []
         self._first: dict[str, int] = {}  # name of a prefix -> id of its first ordinary piece
@@ -172,6 +174,8 @@ class Codecs:
     def _copies(self, pieces: Sequence[str]) -> tuple[list[int], tuple[str, ...]]:
         """For every piece its id in the target: its own, or V + its place among those that the target lacks."""
         vocabulary = self.target.vocabulary
+        if self.points:
+            return [len(vocabulary) + place for place in range(len(pieces))], tuple(pieces)
         foreign = dict.fromkeys(piece for piece in pieces if piece not in vocabulary)
         places = {piece: len(vocabulary) + k for k, piece in enumerate(foreign)}
         known = vocabulary.ids(pieces)
@@ -199,7 +203,9 @@ class Codecs:
         encoded = self._encoded(text, read, extras, rng)
         pieces = self.target.tokens(target, rng)
         ids = self.target.vocabulary.ids(pieces)
-        if encoded.foreign:
+        if self.points:
+            ids = self._pointed(text, _pieces(read), target)
+        elif encoded.foreign:
             places = {piece: len(self.target.vocabulary) + k for k, piece in enumerate(encoded.foreign)}
             ids = [places.get(piece, token) for piece, token in zip(pieces, ids, strict=True)]
         linked = None
@@ -212,6 +218,20 @@ class Codecs:
             encoded.source, _array(ids), index, encoded.extras, encoded.copies, links=linked, words=encoded.words
         )
         return pair, encoded
+
+    def _pointed(self, text: str, pieces: Sequence[str], target: str) -> list[int]:
+        """The places of a span: where its text first stands in the source, from token to token; UNK: nowhere."""
+        source = self.source.as_text()
+        read, wanted = source.normalise(text), source.normalise(target).strip()
+        ends = list(offsets_of_pieces([source.tokenizer.surface(piece) for piece in pieces], read))
+        first, last = ({one[side]: place for place, one in enumerate(ends) if one} for side in (0, 1))
+        found = read.find(wanted)
+        while wanted and found >= 0:
+            start, end = first.get(found), last.get(found + len(wanted))
+            if start is not None and end is not None and end - start < self.points:
+                return [len(self.target.vocabulary) + place for place in range(start, end + 1)]
+            found = read.find(wanted, found + 1)
+        return [UNK] if wanted else []
 
     def begun(self, pieces: Sequence[str], encoded: Encoded) -> list[int]:
         """The ids of an output's first pieces after one source; E_USAGE for a piece that could not even be copied."""

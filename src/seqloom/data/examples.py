@@ -157,16 +157,23 @@ def words_of_pieces(surfaces: Sequence[str], text: str) -> Iterator[int]:
 
     Pieces are found one after the other, so characters that no piece shows (separators, marks) are passed over.
     """
-    place = 0
     starts = [match.start() for match in re.finditer(r"\S+", text)]
     word = -1
+    for ends in offsets_of_pieces(surfaces, text):
+        if ends is None:
+            yield -1
+            continue
+        while word + 1 < len(starts) and starts[word + 1] <= ends[0]:
+            word += 1
+        yield word
+
+
+def offsets_of_pieces(surfaces: Sequence[str], text: str) -> Iterator[tuple[int, int] | None]:
+    """For every piece where it begins and ends in a text, blanks around it left out; None for what is not found."""
+    place = 0
     for surface in surfaces:
         core = surface.strip()
         found = text.find(core, place) if core else -1
-        if found < 0:
-            yield -1
-            continue
-        while word + 1 < len(starts) and starts[word + 1] <= found:
-            word += 1
-        place = found + len(core)
-        yield word
+        if found >= 0:
+            place = found + len(core)
+        yield None if found < 0 else (found, place)

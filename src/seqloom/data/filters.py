@@ -40,6 +40,7 @@ class Counts:
     ratio: int = 0
     no_weight: int = 0  # a weight of 0: it would teach nothing
     unseen_label: int = 0  # a label that training has not: no model can say it
+    no_span: int = 0  # an answer that does not stand in its source, or is too long: nothing points at it
     source_tokens: int = 0  # of the kept pairs
     target_tokens: int = 0
     source_unknown: int = 0
@@ -54,6 +55,7 @@ class Counts:
         "ratio",
         "no_weight",
         "unseen_label",
+        "no_span",
     )
 
     @property
@@ -112,6 +114,8 @@ def _verdict(pair: Pair, read: Encoded, codecs: Codecs, limits: Limits) -> str |
         return "long_extra"
     if codecs.labels and UNK in pair.target:
         return "unseen_label"
+    if codecs.points and UNK in pair.target:
+        return "no_span"
     if limits.max_ratio is not None and max(source, target) > limits.max_ratio * min(source, target) > 0:
         return "ratio"
     return None
@@ -121,9 +125,9 @@ def _refuse_uneven(pair: Pair, read: Encoded, codecs: Codecs, example: Example) 
     """E_ALIGN where a target that has one label for each word has another number of them."""
     words, labels = codecs.words_read(read), len(pair.target)
     if codecs.in_place and words != labels and words and labels:
-        what = f"{words:,} word{'' if words == 1 else 's'}, but {labels:,} tag{'' if labels == 1 else 's'}"
-        fix = "give one tag for each word; if the source was cut otherwise, set source.tokenizer: symbols"
-        raise SeqloomError("E_ALIGN", what, where=example.where, fix=fix)
+        source = codecs.source
+        what = f"{words:,} {source.tagged}{'' if words == 1 else 's'}, but {labels:,} tag{'' if labels == 1 else 's'}"
+        raise SeqloomError("E_ALIGN", what, where=example.where, fix=source.uneven)
 
 
 def refuse_nothing(examples: Iterable[Example], tally: Tally, where: str, may_be_empty: Collection[str] = ()) -> None:

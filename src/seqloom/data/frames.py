@@ -30,7 +30,8 @@ Statistics = npt.NDArray[np.float64]  # F
 class FramesCodec(SourceCodec):
     """A file of frames <-> normalised numbers."""
 
-    unit = "frame"
+    unit, tagged = "frame", "frame"
+    uneven = "give one tag for each frame; where so many frames share one, say so: source.stack"
 
     class Settings(SourceSettings):
         kind: Literal["frames"] = "frames"

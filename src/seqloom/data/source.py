@@ -7,8 +7,11 @@ training and at prediction. Whoever needs the words of a text asks for it (`as_t
 
 from __future__ import annotations
 
+import os
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, ClassVar
@@ -19,6 +22,7 @@ import numpy.typing as npt
 from seqloom import config
 from seqloom.config import kind_of
 from seqloom.errors import SeqloomError
+from seqloom.files import file_error
 
 if TYPE_CHECKING:
     from seqloom.data.codec import TextCodec
@@ -39,6 +43,8 @@ class SourceCodec(ABC):
     """What is asked, as numbers."""
 
     unit: ClassVar[str]  # what its positions are called: "token"
+    tagged: ClassVar[str]  # what has a tag of its own, where every part has one: "word"
+    uneven: ClassVar[str]  # what to do where there are not as many tags as that
     settings: SourceSettings
 
     @classmethod
@@ -108,6 +114,22 @@ class SourceCodec(ABC):
     def as_text(self) -> TextCodec:
         what = f"this model reads {kind_of(self.settings)}, and that is about the words of a text"
         raise SeqloomError("E_USAGE", what, fix="ask it of a model whose source is text")
+
+
+def check_file(path: str) -> os.stat_result:
+    """What the system knows of a source's file; E_FILE where it is none that can be read."""
+    try:
+        found = os.stat(path)
+        with suppress(IsADirectoryError):
+            os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        refused = file_error(error if isinstance(error, OSError) else OSError(str(error)), path, "read")
+        fix = "relative paths begin at the folder of the list that names them"
+        raise SeqloomError(refused.code, refused.what, where=path, fix=fix) from None
+    if not stat.S_ISREG(found.st_mode):
+        what = "a folder, not a file" if stat.S_ISDIR(found.st_mode) else "not a plain file"
+        raise SeqloomError("E_FILE", what, where=path, fix="name the file of a source")
+    return found
 
 
 def in_folder(text: str, file: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from seqloom.config import Table
+from seqloom.metrics.answers import AnswerExact, AnswerF1
 from seqloom.metrics.base import Metric
 from seqloom.metrics.labels import Accuracy, LabelF1, MultiLabelF1, SetAccuracy
 from seqloom.metrics.meteor import Meteor
@@ -34,6 +35,8 @@ METRICS: Table[Metric] = Table(
         "mse": MeanSquaredError,
         "recall_at": RecallAt,
         "mrr": ReciprocalRank,
+        "answer_exact": AnswerExact,
+        "answer_f1": AnswerF1,
     },
 )
 

@@ -148,6 +148,11 @@ class DecoderSettings(config.Settings):
         return False
 
     @property
+    def points(self) -> int:
+        """How many tokens of the source, in a row, its outputs are at most; 0: they are something else."""
+        return 0
+
+    @property
     def apart(self) -> bool:
         """Does it want each source's memory by itself? It is then built with their names, `sources`, and needs two."""
         return False

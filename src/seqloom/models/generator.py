@@ -71,6 +71,11 @@ class GeneratorSettings(config.Settings, ABC):
         return False
 
     @property
+    def points(self) -> int:
+        """How many tokens of the source, in a row, outputs are at most; 0: they are something else."""
+        return 0
+
+    @property
     def in_place(self) -> bool:
         """Does every target token belong to the source's word of the same place?"""
         return False

@@ -87,7 +87,11 @@ class EncoderDecoder(Generator):
 
         @property
         def copies(self) -> bool:
-            return HEADS[kind_of(self.head)].copies
+            return HEADS[kind_of(self.head)].copies or bool(self.points)
+
+        @property
+        def points(self) -> int:
+            return self.decoder.points
 
         @property
         def attends(self) -> bool:
@@ -99,7 +103,7 @@ class EncoderDecoder(Generator):
 
         @property
         def labels(self) -> bool:
-            return not self.decoder.listens
+            return not self.decoder.listens and not self.points
 
         @property
         def in_place(self) -> bool:
@@ -160,10 +164,11 @@ class EncoderDecoder(Generator):
                 for name, (chosen, size) in (extras or {}).items()
             }
         )
-        shares: dict[str, object] = {"shares_weights": True} if settings.copies else {}
+        copies = HEADS[kind_of(settings.head)].copies
+        shares: dict[str, object] = {"shares_weights": True} if copies else {}
         if self.apart:
             shares["sources"] = ("source", *(extras or {}))
-        reads = ReadsCopies(target) if settings.copies else target
+        reads = ReadsCopies(target) if copies else target
         self.decoder: Decoder = DECODERS.build(settings.decoder, embedding=reads, encoder=self.encoder, **shares)
         tied = target.table if settings.tied else None
         self.head: Head = HEADS.build(

@@ -9,6 +9,7 @@ from seqloom.models.convolution import ConvolutionalEncoder
 from seqloom.models.labels import Label, LabelSet, Number, Tags
 from seqloom.models.monotonic import Monotonic
 from seqloom.models.rnn import Bahdanau, Luong, RecurrentDecoder, RecurrentEncoder
+from seqloom.models.spans import Span
 from seqloom.models.spelling import SpelledEncoder
 from seqloom.models.transformer import TransformerDecoder, TransformerEncoder
 
@@ -34,5 +35,6 @@ DECODERS: Table[Decoder] = Table(
         "labels": LabelSet,
         "number": Number,
         "tags": Tags,
+        "span": Span,
     },
 )
