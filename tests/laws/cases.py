@@ -127,6 +127,16 @@ def with_words(tokens: Tokens) -> Tokens:
     return replace(tokens, words=pairs.masked_fill(~tokens.mask | (tokens.ids == EOS), -1))
 
 
+def some_spans(lengths: Iterable[int], longest: int) -> Tokens:
+    """Places of each source (of so many tokens, its end counted) in a row, from the first word or the second one."""
+    rows = []
+    for number, length in enumerate(lengths):
+        start = min(number % 2, length - 2)
+        end = min(length - 1, start + min(longest, 1 + number))
+        rows.append([*range(TARGET_VOCABULARY + start, TARGET_VOCABULARY + end), EOS])
+    return Tokens.pad(rows)
+
+
 def some_frames(lengths: Iterable[int], dtype: torch.dtype = torch.float64, seed: int = 2) -> Frames:
     """Random frames, the last one of every row being zeros: the end."""
     generator = torch.Generator().manual_seed(seed)
@@ -151,6 +161,9 @@ def some_batch(
     target = some_tokens(targets, TARGET_VOCABULARY, seed=3)
     if case is not None and case.settings.decoder.may_say_nothing:
         target = in_order(target)
+    if case is not None and case.settings.decoder.points:
+        lengths = [length + 1 for length in lengths]  # a source without a word has no span
+        target = some_spans(lengths, case.settings.decoder.points)
     own = (
         FRONTENDS[kind_of(case.settings.source_embedding)].reads if case is not None and "kind" not in case.raw else ""
     )
@@ -433,7 +446,8 @@ def _extra_cases() -> Iterator[Case]:
         yield Case(f"extra={kind}", model(), {"tags": extra(kind, width=6)})
     for kind in DECODERS:
         raw = model(decoder=small(DECODERS, kind))
-        if not Case(kind, raw).settings.decoder.in_place:  # a word's tag is of the source alone
+        chosen = Case(kind, raw).settings.decoder
+        if not chosen.in_place and not chosen.points:  # a word's tag is of the source alone; a span is asked for
             yield Case(f"extra->{kind}", raw, {"tags": extra("bag", activation="relu")})
     for start in ("state", "bridge"):  # nothing but the summary tells of the extra
         raw = model(encoder=small(ENCODERS, "rnn", layers=2), decoder=small(DECODERS, "rnn", layers=2, start=start))
@@ -471,6 +485,13 @@ def _compared_cases() -> Iterator[Case]:
     halves = {"split": True, "score": "additive"}
     yield Case("between,split", label("convolution", compare="attention", between=halves), {"tags": SHARED})
     yield Case("query", label(query="tags", hidden=3), {"tags": SHARED})
+    for kind in ("rnn", "bag", "convolution"):
+        for wanted in ({}, {"read_again": False}, {"compare": "none", "longest": 2}):
+            encoder = small(ENCODERS, kind, width=3 if kind == "convolution" else WIDTH, layers=1)
+            decoder = small(DECODERS, "span", query="tags", **wanted)
+            name = ",".join(f"{key}={value}" for key, value in wanted.items())
+            yield Case(f"span,{kind},{name}", model(encoder=encoder, decoder=decoder), {"tags": SHARED})
+    yield Case("span,own query", model(decoder=small(DECODERS, "span", query="type")), {"type": own})
     for compare in ({"compare": "features"}, {"compare": "attention"}, {"query": "type"}):
         name = ",".join(compare.values())
         yield Case(f"two extras,{name}", label(**compare), {"tags": own, "type": SHARED})

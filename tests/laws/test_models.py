@@ -61,10 +61,11 @@ def started(generator: EncoderDecoder, batch: Batch, hypotheses: int = 1) -> Sta
 
 
 def same_features(together: Tensor, alone: Tensor, what: str) -> None:
-    """Features that end in weights over the memory go on with those of its padding: all zero."""
+    """Features that end in weights over the memory go on with those of its padding: all zero, of logarithms -inf."""
     width = alone.shape[-1]
     close(together[..., :width], alone, what)
-    assert not together[..., width:].any(), what
+    padding = together[..., width:]
+    assert not padding.any() or not padding.exp().any(), what
 
 
 def only(batch: Batch, row: int) -> Batch:

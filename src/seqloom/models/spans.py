@@ -182,7 +182,7 @@ class Span(Decoder):
             return may, logs
         weights = F.pad(logs.exp().masked_fill(~may, 0.0), (0, sources["behind"].shape[1]))[:, None]  # N 1 T S
         seen = tap(TAP, weights)
-        if seen is weights:
+        if torch.equal(seen, weights):
             return may, logs
         return may, seen[:, 0, :, :size].clamp(min=torch.finfo(seen.dtype).tiny).log()  # it was made to look elsewhere
 
