@@ -125,6 +125,12 @@ ROWS = [  # task, recipe, result file, scores to show
         }.items()
         for how, model in {"convolution": "", "bag of vectors": "-bag"}.items()
     ),
+    (
+        "a spoken digit to its label (a part of FSDD)",
+        "[spoken-digits](recipes/spoken-digits.yaml)",
+        "recipes/results/spoken-digits.json",
+        {"accuracy": "accuracy"},
+    ),
     *(
         (
             f"does one sentence follow from another ({name}), {how}",
