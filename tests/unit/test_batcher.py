@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any
 
@@ -141,6 +142,32 @@ def test_who_leaves_frees_the_room_and_the_work_never_begins() -> None:
         assert desk.batches == [[0]]
 
     run(desk, work())
+
+
+@pytest.mark.parametrize("all_leave", [True, False])
+def test_work_under_way_ends_when_the_last_who_waits_has_left(all_leave: bool) -> None:
+    desk = Desk()
+    steps: list[int] = []
+
+    def long(items: Sequence[int]) -> list[int]:
+        for step in range(100):
+            steps.append(step)
+            desk.batcher.heed()
+            time.sleep(0.005)
+        return list(items)
+
+    async def work() -> None:
+        asked = [asyncio.ensure_future(desk.batcher.ask(Question("long", [item], 1, long))) for item in (1, 2)]
+        while not steps:
+            await asyncio.sleep(0.01)
+        for task in asked if all_leave else asked[:1]:
+            task.cancel()
+        done = await asyncio.gather(*asked, return_exceptions=True)
+        assert all_leave or done[1] == [2]
+        assert await desk.batcher.ask(desk.question(3)) == [6]
+
+    run(desk, work())
+    assert (len(steps) < 100) == all_leave
 
 
 def test_streams_take_turns_with_batches_and_end_when_nobody_listens() -> None:

@@ -71,6 +71,10 @@ class _Stream:
     gone: bool = False
 
 
+class AbandonedError(Exception):
+    """Nobody waits any more for what is being worked out."""
+
+
 class Batcher:
     """One thread that answers; `begin` is called in it first, `told` after every batch."""
 
@@ -82,6 +86,7 @@ class Batcher:
         self._waiting = 0  # texts
         self._changed = threading.Condition()
         self._stopping = False
+        self._present: Sequence[_Job] = ()  # those who are being answered
         self._thread = threading.Thread(target=self._work, name="seqloom-batcher", daemon=True)
         self._thread.start()
 
@@ -158,6 +163,11 @@ class Batcher:
                 if not group:
                     del self._groups[job.question.key]
 
+    def heed(self) -> None:
+        """For whoever works long in the thread: raises where all have left, or will have when the answer comes."""
+        if self._present and not any(_waits(job) for job in self._present):
+            raise AbandonedError
+
     # --- in the thread -----------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
@@ -207,14 +217,16 @@ class Batcher:
         return taken
 
     def _answer(self, jobs: Sequence[_Job]) -> None:
-        now = time.monotonic()
-        jobs = [job for job in jobs if job.until > now and not job.future.done()]
+        jobs = [job for job in jobs if _waits(job)]
         if not jobs:
             return
+        self._present = jobs
         items = [item for job in jobs for item in job.question.items]
         try:
             answers = iter(jobs[0].question.answer(items))
             found = [(job, [next(answers) for _ in job.question.items]) for job in jobs]
+        except AbandonedError:
+            return
         except Exception as error:
             if len(jobs) == 1:
                 _told(jobs[0].future.get_loop(), _fail, jobs[0].future, error)
@@ -222,6 +234,8 @@ class Batcher:
             for job in jobs:  # one of them is at fault; the others shall not suffer for it
                 self._answer([job])
             return
+        finally:
+            self._present = ()
         for job, own in found:
             _told(job.future.get_loop(), _settle, job.future, own)
         if self._told is not None:
@@ -246,6 +260,10 @@ class Batcher:
             piece = error
         _told(stream.loop, stream.told.put_nowait, piece)
         return isinstance(piece, str)
+
+
+def _waits(job: _Job) -> bool:
+    return job.until > time.monotonic() and not job.future.done()
 
 
 def _told(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *arguments: object) -> None:

@@ -45,6 +45,7 @@ class Runs:
     def __init__(self, paths: Sequence[Path], opened: Opened) -> None:
         self._opened = opened
         self._served: dict[str, _Served] = {}
+        self._heed: Callable[[], None] | None = None
         for path in paths:
             mark = marked(path)
             model = opened(path)
@@ -56,6 +57,12 @@ class Runs:
     @property
     def models(self) -> list[Model]:
         return [served.model for served in self._served.values()]
+
+    def heed(self, heed: Callable[[], None]) -> None:
+        """Let every model ask this while it searches, also those that are loaded later."""
+        self._heed = heed
+        for model in self.models:
+            model.heed = heed
 
     def model(self, name: str | None) -> Model:
         """The one of this name, or the first; E_VALUE where there is none."""
@@ -81,7 +88,9 @@ class Runs:
         """
         served = self._served[name]
         served.mark = marked(served.path)
-        served.model = self._opened(served.path)
+        model = self._opened(served.path)
+        model.heed = self._heed
+        served.model = model
 
 
 def languages(model: Model) -> tuple[str, str]:

@@ -60,6 +60,7 @@ class Service:
         figures, chosen = Figures(), limits or Limits()
         batcher = Batcher(pace or Pace(), like_predict(threads), figures.batch)
         figures.waiting_is(lambda: batcher.waiting)
+        runs.heed(batcher.heed)
         return Service(runs, batcher, chosen, Rates(chosen.rate), figures, keys, deterministic)
 
     @property
