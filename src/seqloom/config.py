@@ -68,7 +68,8 @@ def _bound(schema: object) -> None:
 
 def _form(schema: Mapping[str, Any]) -> str:
     """What one choice of a union takes, in words."""
-    words = {"str": "text", "int": "an integer", "float": "a number", "bool": "true or false", "tuple": "a list"}
+    words = {"str": "text", "int": "an integer", "float": "a number", "bool": "true or false"}
+    words |= {"tuple": "a list", "list": "a list"}
     some = " that is not empty" if schema.get("min_length") else ""
     return words.get(schema["type"], "a mapping of keys") + some
 

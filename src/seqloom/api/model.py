@@ -7,7 +7,7 @@ file and prints nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -96,6 +96,7 @@ class Model:
     home: Path | None = None  # the bundle's folder: what was learned beside the model lies there, or around it
     advice: Scorer | None = None  # what is added when hypotheses are compared: a weighted language model
     workers: Workers[Sequence[Encoded], list[list[Hypothesis]]] | None = None  # processes that predict; None: this one
+    heed: Callable[[], None] | None = None  # asked after every step of a search: what it raises ends the search
     _asked: list[tuple[Options, Asking]] = field(default_factory=list, init=False, repr=False)  # the last ones
 
     def __post_init__(self) -> None:
@@ -200,7 +201,13 @@ class Model:
             found = None
             if self.recordings is not None and observer is None and not playing():
                 found = self.recordings.search(scorer, batch, asking.strategy, wishes)
-            return searched(scorer, batch, asking.strategy, wishes, observer) if found is None else found
+            watching = observer or self._heeding
+            return searched(scorer, batch, asking.strategy, wishes, watching) if found is None else found
+
+    @property
+    def _heeding(self) -> Observer | None:
+        heed = self.heed
+        return None if heed is None else lambda step, frontier: heed()
 
     @cached_property
     def recordings(self) -> Recordings | None:

@@ -29,10 +29,12 @@ from seqloom.cli import (
     index,
     info,
     init,
+    keys,
     lexicon,
     predict,
     say,
     score,
+    serve,
     train,
 )
 from seqloom.cli.help import PlainCommand
@@ -50,6 +52,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "compare": compare.command,
     "explain": explain.command,
     "align": align.command,
+    "serve": serve.command,
+    "keys": keys.command,
     "average": average.command,
     "distill": distill.command,
     "export": export.command,

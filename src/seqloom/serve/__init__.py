@@ -1,0 +1,1 @@
+"""`seqloom serve`: runs over HTTP. Needs `pip install 'seqloom[serve]'`."""

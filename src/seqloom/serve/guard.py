@@ -1,0 +1,169 @@
+"""The door of the server: every request passes here first, and every answer last.
+
+It knows which names and origins the server answers to, reads no more of a body than the cap and waits for none for
+ever, lets pages of any origin use the contract's routes and none the others, and counts and logs what happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from seqloom.serve import logs
+from seqloom.serve.refusals import Refusal, refused
+from seqloom.serve.service import ClientGoneError, Service
+
+CONTRACT = ("/translate", "/detect", "/languages", "/frontend/settings", "/health")  # those of LibreTranslate
+OPEN = (*CONTRACT, "/ready", "/v1/openapi.json")  # that need no key of /v1
+PLAIN = ("/docs", "/redoc", "/docs/oauth2-redirect")
+VERBS = ("GET", "HEAD", "POST", "OPTIONS")
+BODY_SECONDS = 10.0  # for a whole body to arrive
+GONE = 499  # in logs and figures: the client left
+CORS = {"Access-Control-Allow-Origin": "*"}
+PREFLIGHT = {**CORS, "Access-Control-Allow-Methods": "GET, POST", "Access-Control-Allow-Headers": "Content-Type"}
+
+
+@dataclass
+class Guard:
+    """Around the whole app."""
+
+    app: ASGIApp
+    service: Service
+    routes: Collection[str]  # paths that exist; all others are one in the figures
+    names: Collection[str] = field(default_factory=tuple)  # of this server, besides localhost and plain addresses
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        exchange = _Exchange(scope, receive, send, self.service)
+        started_at = time.monotonic()
+        try:
+            answer = self._at_the_door(scope)
+            if answer is not None:
+                await answer(scope, exchange.receive, exchange.send)
+            else:
+                await self.app(scope, exchange.receive, exchange.send)
+        except ClientGoneError:
+            exchange.status = GONE
+        except Exception as error:
+            logs.trouble("failed", error, route=self._route(scope))
+            await exchange.fail(refused(error))
+        elapsed, route = time.monotonic() - started_at, self._route(scope)
+        self.service.figures.request(route, exchange.status, elapsed)
+        verb = scope["method"] if scope["method"] in VERBS else "other"
+        logs.note("request", method=verb, route=route, status=exchange.status, ms=round(1000 * elapsed, 1))
+
+    def _route(self, scope: Scope) -> str:
+        path: str = scope["path"]
+        return path if path in self.routes else "other"
+
+    def _at_the_door(self, scope: Scope) -> Response | None:
+        """An answer that needs no app: a refusal, or what a browser asks before a request of another origin."""
+        headers, path = Headers(scope=scope), scope["path"]
+        try:
+            _refuse_large(headers, self.service.limits.body)
+            if path in CONTRACT:
+                return Response(status_code=204, headers=PREFLIGHT) if scope["method"] == "OPTIONS" else None
+            self._refuse_foreign(headers)
+            if (path.startswith("/v1/") and path not in OPEN) or path == "/metrics":
+                self.service.admit(_key(headers), address(scope))
+            if path.startswith("/v1/") and scope["method"] == "POST":
+                _refuse_other_types(headers)
+        except Refusal as refusal:
+            body = refusal.body if path not in CONTRACT else {"error": refusal.what}
+            return JSONResponse(body, refusal.status_code, refusal.headers)
+        return None
+
+    def _refuse_foreign(self, headers: Headers) -> None:
+        """E_HOST for a name that somebody's DNS gave our address to; E_ORIGIN for a page that is not ours."""
+        host = headers.get("host", "")
+        name = (urlsplit(f"//{host}").hostname or "").lower()
+        if name not in ("localhost", *self.names) and not _is_address(name):
+            raise Refusal("E_HOST", "this server does not answer to that name", fix="serve --name NAME")
+        origin = headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+            raise Refusal("E_ORIGIN", "pages of another origin may use the routes of /translate only")
+
+
+class _Exchange:
+    """One request and its answer, watched."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, service: Service) -> None:
+        self._receive, self._send, self._service = receive, send, service
+        self._scope = scope
+        self._read, self._whole = 0, False
+        self._until = time.monotonic() + BODY_SECONDS
+        self.status = 0  # 0: nothing was answered yet
+
+    async def receive(self) -> Message:
+        if self._whole:
+            return await self._receive()  # only a client that leaves
+        try:
+            async with asyncio.timeout(self._until - time.monotonic()):
+                message = await self._receive()
+        except TimeoutError:
+            raise Refusal("E_SLOW", f"the body did not arrive within {BODY_SECONDS:g} s") from None
+        self._whole = not message.get("more_body", False)
+        self._read += len(message.get("body", b""))
+        if self._read > self._service.limits.body:
+            raise _large(self._service.limits.body)
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            headers["X-Content-Type-Options"] = "nosniff"
+            if self._scope["path"] in CONTRACT:
+                headers.update(CORS)
+            if self._service.draining:
+                headers["Connection"] = "close"
+        await self._send(message)
+
+    async def fail(self, refusal: Refusal) -> None:
+        """Say that we failed, if nothing was said yet."""
+        if self.status == 0:
+            body = refusal.body if self._scope["path"] not in CONTRACT else {"error": refusal.what}
+            await JSONResponse(body, refusal.status_code)(self._scope, self._receive, self.send)
+
+
+def address(scope: Scope) -> str:
+    client = scope.get("client")
+    return client[0] if client else "local"
+
+
+def _key(headers: Headers) -> str | None:
+    scheme, _, key = headers.get("authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else headers.get("x-api-key")
+
+
+def _refuse_large(headers: Headers, most: int) -> None:
+    length = headers.get("content-length", "")
+    if length.isdecimal() and int(length) > most:
+        raise _large(most)
+
+
+def _large(most: int) -> Refusal:
+    return Refusal("E_LARGE", f"the body is over {most:,} bytes", fix="ask for less at once")
+
+
+def _refuse_other_types(headers: Headers) -> None:
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise Refusal("E_MEDIA", "a body of JSON is expected", fix="Content-Type: application/json")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
