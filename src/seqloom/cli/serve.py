@@ -56,7 +56,7 @@ def command(
     from seqloom.serve.keys import Keys
     from seqloom.serve.limits import Limits, checked_rate
     from seqloom.serve.runs import Opening, Runs
-    from seqloom.serve.server import Address, Server, many_sockets
+    from seqloom.serve.server import Address, Server, prepare
     from seqloom.serve.service import Service
 
     wanted = {"characters": characters, "batch": batch, "beam": beam, "n_best": n_best, "max_length": max_length}
@@ -68,7 +68,7 @@ def command(
     served = Runs([Path(run) for run in runs], Opening(device, threads, int8))
     service = Service.of(served, limits, pace, keys=opened, deterministic=deterministic, threads=threads)
     logs.start(logging.ERROR if quiet else logging.INFO)
-    many_sockets()
+    prepare()
     server = Server(guarded(service, name), drain)
     place = f"[{host}]" if ":" in host else host
     say.talk(f"serving {', '.join(model.name for model in served.models)}")

@@ -113,7 +113,7 @@ class Batcher:
         until = time.monotonic() + self.pace.deadline
         job = _Job(question, until, asyncio.get_running_loop().create_future())
         with self._changed:
-            self._refuse_full(job.size)
+            self.refuse_full(job.size)
             self._groups.setdefault(question.key, deque()).append(job)
             self._waiting += job.size
             self._changed.notify()
@@ -130,7 +130,7 @@ class Batcher:
         """Pieces as they are made."""
         stream = _Stream(begin, asyncio.get_running_loop())
         with self._changed:
-            self._refuse_full(1)
+            self.refuse_full()
             self._streams.append(stream)
             self._changed.notify()
         try:
@@ -147,7 +147,8 @@ class Batcher:
     def _late(self) -> Refusal:
         return Refusal("E_DEADLINE", f"not answered within {self.pace.deadline:g} s", fix="ask for less at once")
 
-    def _refuse_full(self, size: int) -> None:
+    def refuse_full(self, size: int = 1) -> None:
+        """E_BUSY where there is no room for so many."""
         if self._stopping:
             raise Refusal("E_BUSY", "the server stops", fix="ask again")
         if self.waiting + size > self.pace.room:

@@ -23,7 +23,7 @@ from seqloom.serve.service import ClientGoneError, Service
 
 CONTRACT = ("/translate", "/detect", "/languages", "/frontend/settings", "/health")  # those of LibreTranslate
 OPEN = (*CONTRACT, "/ready", "/v1/openapi.json")  # that need no key of /v1
-PLAIN = ("/docs", "/redoc", "/docs/oauth2-redirect")
+ASKING = ("/translate", "/v1/predict", "/v1/score", "/v1/explain")  # a model
 VERBS = ("GET", "HEAD", "POST", "OPTIONS")
 BODY_SECONDS = 10.0  # for a whole body to arrive
 GONE = 499  # in logs and figures: the client left
@@ -70,6 +70,8 @@ class Guard:
         headers, path = Headers(scope=scope), scope["path"]
         try:
             _refuse_large(headers, self.service.limits.body)
+            if path in ASKING:  # before anything is read: under a flood refusals must cost little
+                self.service.batcher.refuse_full()
             if path in CONTRACT:
                 return Response(status_code=204, headers=PREFLIGHT) if scope["method"] == "OPTIONS" else None
             self._refuse_foreign(headers)

@@ -11,6 +11,7 @@ import contextlib
 import resource
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from seqloom.serve.service import Service
 HEADER_SECONDS = 10.0  # for a whole request line with its headers
 IDLE_SECONDS = 5  # between two requests on one connection
 WATCH_SECONDS = 2.0
+SWITCH_SECONDS = 0.001
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,12 @@ class Server(uvicorn.Server):
             self.service.figures.reload("loaded")
 
 
-def many_sockets() -> None:
-    """As many open files as this process may have: idle connections must not shut others out."""
+def prepare() -> None:
+    """What a process of many connections needs, and one that answers while others compute.
+
+    As many open files as it may have: idle connections must not shut others out. And the interpreter changes threads
+    often: who has a request to read or refuse does not wait long for the one that answers.
+    """
+    sys.setswitchinterval(SWITCH_SECONDS)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
