@@ -211,7 +211,11 @@ class Recipe(Settings):
         data = raw.get("data")
         if isinstance(data, Mapping) and cast(type[SourceSettings], CODECS.settings_class(kind)).in_files:
             data = {"in_files": True, **data}
-        return {**raw, "data": data, "model": with_front_end(raw.get("model"), kind)}
+        try:
+            settings = cast(SourceSettings, CODECS.settings(source))
+        except ValueError:  # told where it is judged
+            return {**raw, "data": data}
+        return {**raw, "data": data, "model": with_front_end(raw.get("model"), settings)}
 
     @model_validator(mode="after")
     def _source_is_read(self) -> Recipe:

@@ -37,7 +37,7 @@ from seqloom.data.examples import Example
 from seqloom.data.files import Tally
 from seqloom.data.filters import Counts, refuse_nothing
 from seqloom.data.readers import files_of
-from seqloom.data.recutting import recutting
+from seqloom.data.recutting import recutting, varying
 from seqloom.data.source import SourceCodec, SourceSettings
 from seqloom.data.tokenizers import TOKENIZERS
 from seqloom.data.windows import WindowBatches, judged, stream
@@ -322,7 +322,7 @@ class Prepared:
 
     def batches(self) -> TokenBatches | WindowBatches:
         """The training pairs, epoch after epoch."""
-        seed = self.recipe.runtime.seed
+        seed, varies = self.recipe.runtime.seed, self.codecs.source.varies
         batches: TokenBatches | WindowBatches
         if self.recipe.batching.window is not None:
             batches = WindowBatches(self._stream("train", self.train_pairs), self.recipe.batching, seed)
@@ -332,8 +332,9 @@ class Prepared:
                 self.recipe.batching,
                 seed,
                 self.task.collate,
-                recutting(self.train_pairs, self.codecs, seed) if self.codecs.samples else None,
+                recutting(self.train_pairs, self.codecs, seed) if self.codecs.samples and not varies else None,
                 self.recipe.data.mixture(self.train_pairs.sizes),
+                varying(self.train_pairs, self.codecs, seed) if varies else None,
             )
         size, padding = parameters(self.network), batches.padding(0)
         self.tell(f"{size:,} parameters, {batches.count(0):,} batches an epoch, padding {100 * padding:.1f} %")
