@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+import typer
+
 from seqloom.cli import say
 from seqloom.cli.sink import Sink
 from seqloom.errors import SeqloomError
@@ -65,6 +67,7 @@ class Job(Generic[A]):
         self.lines = self.empty = self.long = self.truncated = 0
         self.tokens = self.source_tokens = 0
         self.unknown = 0.0
+        self.faults: list[SeqloomError] = []  # files of sources that could not be read
 
     def answer_texts(self, texts: list[str], output: Path | None) -> None:
         """Texts of the command line; line breaks inside them are kept."""
@@ -116,6 +119,8 @@ class Job(Generic[A]):
                 out.write(_written(prediction, number, self.form, keep_breaks), flush)
         if not self.quiet:
             say.talk(self._summary(time.monotonic() - started_at, tally))
+        if self.faults:
+            raise typer.Exit(self.faults[0].exit_code)
 
     def _count(self, prediction: Prediction) -> None:
         self.lines += 1
@@ -123,7 +128,10 @@ class Job(Generic[A]):
         self.source_tokens += prediction.length
         self.unknown += prediction.unknown * prediction.length
         self.truncated += prediction.best.truncated
-        if prediction.skipped:
+        if prediction.fault is not None:
+            self.faults.append(prediction.fault)
+            say.talk(prediction.fault.line)
+        elif prediction.skipped:
             self.empty += not prediction.source.strip()
             self.long += bool(prediction.source.strip())
 
@@ -136,6 +144,8 @@ class Job(Generic[A]):
         parts.append(f"{self.truncated:,} truncated")
         if self.empty:
             parts.append(f"{self.empty:,} empty")
+        if self.faults:
+            parts.append(f"{len(self.faults):,} could not be read: an empty line each")
         if self.long:
             parts.append(f"{self.long:,} over-long skipped")
         parts += [f"{count:,} {name.replace('_', ' ')}" for name, count in (tally or {}).items()]

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from pydantic import AfterValidator, Field, model_validator
 
 from seqloom.data.augmenting import Augmentation, Picture, augmented
-from seqloom.data.images import Colours, Fit, as_uri, check_picture, decoded, pictures_in, require
+from seqloom.data.images import SUFFIXES, Colours, Fit, as_uri, check_picture, decoded, pictures_in, require
 from seqloom.data.source import Cut, Grid, Read, SourceCodec, SourceSettings, Texts, in_folder
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_write, read_json
@@ -42,6 +42,7 @@ class PixelsCodec(SourceCodec):
     """A file of a picture <-> normalised regions."""
 
     unit, tagged = "region", "region"
+    suffixes = SUFFIXES
     uneven = "give one tag for each region, row by row from the top left"
 
     class Settings(SourceSettings):

@@ -50,6 +50,7 @@ class SourceCodec(ABC):
     unit: ClassVar[str]  # what its positions are called: "token"
     tagged: ClassVar[str]  # what has a tag of its own, where every part has one: "word"
     uneven: ClassVar[str]  # what to do where there are not as many tags as that
+    suffixes: ClassVar[tuple[str, ...]] = ()  # how names of files end that are sources by themselves
     settings: SourceSettings
 
     @classmethod

@@ -12,7 +12,6 @@ from seqloom import config
 from seqloom.config import kind_of
 from seqloom.data.source import SourceSettings
 from seqloom.models.generator import GeneratorSettings
-from seqloom.models.tables import ENCODERS
 from seqloom.nn.frontends import FRONTENDS
 from seqloom.tasks.transduce import Transduce
 
@@ -63,10 +62,6 @@ def check_source(
         raise ValueError(f"model.{told} reads {reads}, and the source is {kind}; use: {fitting}")
     if front is not None:
         _check_geometry(front, source)
-    encoder = model.parts.get("encoder")
-    if encoder is not None and ENCODERS[kind_of(encoder)].reads not in (None, kind):
-        only = ENCODERS[kind_of(encoder)].reads
-        raise ValueError(f"model.encoder: {kind_of(encoder)} reads {only}, and the source is {kind}; use another kind")
 
 
 def _check_geometry(front: config.Settings, source: SourceSettings) -> None:
