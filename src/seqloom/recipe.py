@@ -274,7 +274,8 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _attention_is_there(self) -> Recipe:
-        key = "task.guided_alignment" if self.task.guided_alignment else "task.coverage_loss"
+        keys = ("guided_alignment", "coverage_loss", "doubly_stochastic")
+        key = f"task.{next((key for key in keys if getattr(self.task, key)), keys[0])}"
         if self.task.watches and not self.model.attends:
             raise ValueError(
                 f"{key}: this model has no attention over the source; use a decoder that has, or leave it out"

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Protocol
 
 from seqloom.api.asked import Asked
-from seqloom.api.predictions import Prediction, joined
+from seqloom.api.predictions import Prediction, doubted, joined
 from seqloom.data.codecs import Codecs, Encoded
 from seqloom.data.examples import Inputs, named_at
 from seqloom.data.sentences import split_sentences
@@ -84,7 +84,7 @@ class Reader:
 
     def _answered(self, plan: _Plan, parts: list[Prediction], asked: Asked) -> Prediction:
         """The answer to a line; what was found in decoding its file says where it is named."""
-        prediction = joined(plan.line, parts, [gap for _, gap in plan.parts], plan.extras)
+        prediction = doubted(joined(plan.line, parts, [gap for _, gap in plan.parts], plan.extras), asked)
         fault = plan.fault or prediction.fault
         if fault is None:
             return prediction

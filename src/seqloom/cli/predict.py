@@ -124,6 +124,12 @@ def command(
     on_bad_utf8: str = typer.Option(
         "error", "--on-bad-utf8", metavar="ACTION", help="Lines that are not UTF-8: error, skip or replace."
     ),
+    hedge: float | None = typer.Option(
+        None, "--hedge", metavar="P", help="Answers of a confidence below P begin with a doubt: try 0.5."
+    ),
+    withhold: float | None = typer.Option(
+        None, "--withhold", metavar="P", help="Answers of a confidence below P are empty lines, and counted."
+    ),
     on_bad_file: str = typer.Option(
         "skip",
         "--on-bad-file",
@@ -184,6 +190,8 @@ def command(
         "split": split,
         "on_long": on_long,
         "on_bad_file": on_bad_file,
+        "hedge": hedge,
+        "withhold": withhold,
         "shortlist": shortlist,
         "deterministic": deterministic,
     }

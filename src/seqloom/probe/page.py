@@ -155,8 +155,10 @@ def packed_answer(found: Explanation, attribution: Attribution | None = None) ->
 
 def _picture(found: Explanation) -> dict[str, Plain]:
     """The picture that was read, where there is one to draw, and the grid that weights are over."""
-    if found.grid is None or not found.picture:
+    if found.grid is None:
         return {}
+    if not found.picture:
+        return {"regions": True}
     return {"picture": {"uri": found.picture, "rows": found.grid[0], "columns": found.grid[1]}}
 
 

@@ -197,7 +197,7 @@ function drawSaid() {
   parts.said.replaceChildren(
     el('div', {},
       el('h2', { class: 'soft' }, 'It read'), el('p', { class: 'text', dir: 'auto' }, text), ...further,
-      answer().picture ? seen(null) : line('source', text, units(source).map((unit, index) => token(unit, index, 'source'))),
+      answer().picture ? seen(null) : answer().regions ? '' : line('source', text, units(source).map((unit, index) => token(unit, index, 'source'))),
       el('h2', { class: 'soft' }, 'It said'), el('p', { class: 'text answer', dir: 'auto' }, said || '(nothing)'),
       line('output', said, units(output).map(saidToken)),
       scale('doubt', 'sure', 'improbable'),
@@ -383,6 +383,8 @@ function most(list, weightOf) {
 function readout(lit) {
   const { rows, columns, weights } = store, { verb, by } = KINDS[store.kind];
   if (!weights) return '';
+  const veiled = store.view === 'picture' && pictured();
+  if (veiled && !lit) return `${where()}: bright where it looked, each picture by its own brightest region; point at one`;
   if (!lit || (lit.row === null && lit.column === null)) return `${where()}: point at a token, a cell or a ribbon; a click keeps it`;
   if (lit.row === null) return `${quoted(columns[lit.column].label)} ${by} ${most(rows, (row) => weights[row][lit.column])}`;
   const who = `${quoted(rows[lit.row].label)} ${verb}`;
@@ -430,7 +432,7 @@ function drawControls() {
     const box = el('input', { type: 'checkbox', checked: store.words, onchange });
     shown.push(el('label', { 'data-control': 'words' }, box, 'whole words'));
   }
-  if (stack) shown.push(scale('look', '0', '100 %'));
+  if (stack && !(store.view === 'picture' && pictured())) shown.push(scale('look', '0', '100 %'));
   parts.controls.replaceChildren(...shown);
   if (focused) parts.controls.querySelector(`[data-control="${focused}"] :is(select, :checked, [type=checkbox])`)?.focus();
 }
