@@ -48,7 +48,16 @@ from seqloom.metrics.ranking import CANDIDATES
 from seqloom.models.dual import DualEncoder
 from seqloom.models.generator import Generator, Network
 from seqloom.models.model import MODELS
-from seqloom.recipe import AnyTask, Recipe, build_model, build_task, joined_codecs, parameters, start_from_vectors
+from seqloom.recipe import (
+    AnyTask,
+    Recipe,
+    build_model,
+    build_task,
+    joined_codecs,
+    parameters,
+    start_from_vectors,
+    start_from_weights,
+)
 from seqloom.specials import SPECIALS
 from seqloom.tasks.base import Loss
 from seqloom.training import budget, checkpoints
@@ -280,6 +289,8 @@ class Prepared:
         if self.start is None:
             for side, share in start_from_vectors(self.recipe, network, self.codecs).items():
                 self.tell(f"{side} vectors: {100 * share:.1f} % of the vocabulary found")
+            for part, count in start_from_weights(self.recipe, network).items():
+                self.tell(f"{part} weights: {count:,} parameters taken over")
             return
         first = self._first(self.start)
         if self.recipe.training.take:

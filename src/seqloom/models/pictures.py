@@ -49,7 +49,7 @@ class Residual(nn.Module):
         if stride != 1 or given != channels:
             self.beside = nn.Sequential(nn.Conv2d(given, channels, 1, stride, bias=False), _norm(channels))
 
-    def forward(self, x: Planes) -> Planes:
+    def forward(self, x: Planes) -> Float[Tensor, "B c h w"]:
         changed = self.dropout(F.relu(self.first_norm(self.first(x))))
         out: Tensor = F.relu(self.beside(x) + self.second_norm(self.second(changed)))
         return out
