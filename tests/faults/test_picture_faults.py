@@ -19,7 +19,10 @@ RECIPE = """
 data: {{train: {data}}}
 source: {{kind: pixels, size: 16, region: 4}}
 target: {{tokenizer: words}}
-model: {{target_embedding: {{width: 8}}, encoder: {{kind: cnn, width: 8, channels: 8}}, decoder: {{kind: luong, width: 8, attention: {{score: dot}}}}}}
+model:
+  target_embedding: {{width: 8}}
+  encoder: {{kind: cnn, width: 8, channels: 8}}
+  decoder: {{kind: luong, width: 8}}
 batching: {{tokens: 272}}
 training: {{steps: 2, validate_every: 2}}
 evaluation: {{metrics: [exact], show: 0}}

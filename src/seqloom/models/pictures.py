@@ -65,13 +65,14 @@ class CnnEncoder(Encoder):
         width: int = Field(128, ge=1)
         channels: int = Field(32, ge=1)  # of the first stage
         blocks: int = Field(1, ge=1, le=50)  # residual blocks of every stage
+        positions: bool = True  # add to every region where it stands: attention alone cannot tell left from right
         dropout: Dropout = 0.0
         weights: str | None = None  # a safetensors file of this network's tensors to start from
 
     def __init__(self, settings: Settings, *, embedding: Frontend | None, frames: int | None = None) -> None:
         super().__init__()
         self.vectors, self.picture = Vectors(embedding, frames), cast(Regions, embedding)
-        self.width, self.summary_sizes = settings.width, ((settings.width,),)
+        self.width, self.summary_sizes, self.positions = settings.width, ((settings.width,),), settings.positions
         stages = self.picture.region.bit_length() - 1  # 2^stages pixels become one position
         channels = [min(settings.width, settings.channels << stage) for stage in range(stages)]
         channels[-1] = settings.width
@@ -95,7 +96,10 @@ class CnnEncoder(Encoder):
         x = F.relu(self.stem_norm(self.stem(x)))
         for block in self.blocks:
             x = block(x)
-        return ended(x.flatten(2).transpose(1, 2), self.end, source.mask)
+        regions = x.flatten(2).transpose(1, 2)  # B S D
+        if self.positions:
+            regions = regions + places(self.picture, regions)
+        return ended(regions, self.end, source.mask)
 
 
 class PatchesEncoder(Encoder):
@@ -120,19 +124,20 @@ class PatchesEncoder(Encoder):
 
     def forward(self, source: Source) -> Memory:
         x = self.project(self.vectors(source))[:, : self.picture.regions]  # B S D
-        placed = ended(x + self._places(x), self.end, source.mask)
+        placed = ended(x + places(self.picture, x), self.end, source.mask)
         memory: Memory = self.stack(Frames(placed.states, placed.mask))
         return Memory(memory.states, memory.mask, ((mean_of_regions(memory.states, self.picture.regions),),))
 
-    def _places(self, like: Float[Tensor, "B S D"]) -> Float[Tensor, "1 S D"]:
-        """Waves of the row in the first half, of the column in the second."""
-        place = torch.arange(self.picture.regions, device=like.device)
-        half = (self.width + 1) // 2
-        waves = []
-        for number in (place // self.picture.columns, place % self.picture.columns):
-            angle = angles(number[None], half, like)  # 1 S h
-            waves.append(torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)[..., :half])
-        return torch.cat(waves, dim=-1)[..., : self.width].to(like.dtype)
+
+def places(picture: Regions, like: Float[Tensor, "B S D"]) -> Float[Tensor, "1 S D"]:
+    """Waves of a region's row in the first half of its vector, of its column in the second."""
+    place = torch.arange(picture.regions, device=like.device)
+    half = (like.shape[-1] + 1) // 2
+    waves = []
+    for number in (place // picture.columns, place % picture.columns):
+        angle = angles(number[None], half, like)  # 1 S h
+        waves.append(torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)[..., :half])
+    return torch.cat(waves, dim=-1)[..., : like.shape[-1]].to(like.dtype)
 
 
 def ended(regions: Float[Tensor, "B R D"], end: Float[Tensor, "D"], mask: Mask) -> Memory:

@@ -147,12 +147,12 @@ model:
 batching: {tokens: 888}           # 24 scenes of 36 regions and an end
 
 training:
-  steps: 1600
+  steps: 2600
   optimiser: {kind: adam, lr: 2e-3, betas: [0.9, 0.98]}
   schedule: {kind: cosine, warmup: 100}   # to zero at the last step
   clip: 1.0
   log_every: 20
-  validate_every: 400
+  validate_every: 650
   metric: exact                   # any of its captions is right; the best validation is what is kept
 
 search: {strategy: greedy}
