@@ -14,6 +14,7 @@ import torch
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 from torch import nn
 
+from seqloom import weights
 from seqloom.config import Kind, Settings, Table, kind_of, override, read_yaml, validated
 from seqloom.data.batching import Batching
 from seqloom.data.codec import TextCodec
@@ -211,7 +212,11 @@ class Recipe(Settings):
         data = raw.get("data")
         if isinstance(data, Mapping) and cast(type[SourceSettings], CODECS.settings_class(kind)).in_files:
             data = {"in_files": True, **data}
-        return {**raw, "data": data, "model": with_front_end(raw.get("model"), kind)}
+        try:
+            settings = cast(SourceSettings, CODECS.settings(source))
+        except ValueError:  # told where it is judged
+            return {**raw, "data": data}
+        return {**raw, "data": data, "model": with_front_end(raw.get("model"), settings)}
 
     @model_validator(mode="after")
     def _source_is_read(self) -> Recipe:
@@ -270,7 +275,8 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _attention_is_there(self) -> Recipe:
-        key = "task.guided_alignment" if self.task.guided_alignment else "task.coverage_loss"
+        keys = ("guided_alignment", "coverage_loss", "doubly_stochastic")
+        key = f"task.{next((key for key in keys if getattr(self.task, key)), keys[0])}"
         if self.task.watches and not self.model.attends:
             raise ValueError(
                 f"{key}: this model has no attention over the source; use a decoder that has, or leave it out"
@@ -468,6 +474,19 @@ def start_from_vectors(recipe: Recipe, model: Network, codecs: Codecs) -> dict[s
             codec = codecs.target if side == "target" else codecs.source.as_text()
             covered[side] = _fill(model.embeddings()[side], codec, Path(str(file)))
     return covered
+
+
+def start_from_weights(recipe: Recipe, model: Generator) -> dict[str, int]:
+    """Copy a person's safetensors files into the parts that name one; how many numbers each part got. E_BUNDLE lists
+    names and shapes that are not the part's own."""
+    copied: dict[str, int] = {}
+    for name, settings in recipe.model.parts.items():
+        file = settings.model_dump().get("weights")
+        if file is not None:
+            part = model.get_submodule(name)
+            weights.restore(part, weights.read(Path(str(file))), f"model.{name}.weights: {file}")
+            copied[name] = parameters(part)
+    return copied
 
 
 def _fill(embedding: Frontend, codec: TextCodec, file: Path) -> float:

@@ -197,6 +197,7 @@ def test_the_size_of_a_model_is_known_from_its_shapes(
     """Exactly, and without a draw: the weights that are made afterwards are those of the seed."""
     raw = {"kind": "encoder_decoder", "encoder": encoder, "decoder": decoder}
     raw |= {side: {"width": 8} for side in ("source_embedding", "target_embedding")}
+    raw |= {"source_embedding": "regions"} if ENCODERS[encoder].reads == "pixels" else {}
 
     def build() -> torch.nn.Module:
         return MODELS.build(MODELS.settings(raw), source_vocabulary=20, target_vocabulary=20)

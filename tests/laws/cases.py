@@ -34,7 +34,10 @@ from seqloom.specials import EOS, SPECIALS
 SOURCE_VOCABULARY, TARGET_VOCABULARY, EXTRA_VOCABULARY = 12, 10, 10
 WIDTH = 4
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
-FRAME_ENCODERS = [kind for kind in ENCODERS if not ENCODERS[kind].reads_words]  # frames, and tags, have no words
+FRAME_ENCODERS = [
+    kind for kind in ENCODERS if not ENCODERS[kind].reads_words and ENCODERS[kind].reads is None
+]  # frames, and tags, have no words
+GRID = 2  # regions of a picture's side, each of 2 x 2 pixels in three colours: SOURCE_VOCABULARY features
 Raw = dict[str, object]
 M = TypeVar("M", bound=nn.Module)
 T = TypeVar("T")
@@ -156,6 +159,11 @@ def some_batch(
     each label once, in the order of their ids. One that reads frames gets these, of a `dtype`.
     """
     lengths = list(sources)
+    own = (
+        FRONTENDS[kind_of(case.settings.source_embedding)].reads if case is not None and "kind" not in case.raw else ""
+    )
+    if own == "pixels":
+        lengths = [GRID * GRID + 1] * len(lengths)  # every picture has as many regions, and its end
     if case is not None and DECODERS[kind_of(case.settings.decoder)].sure_of_end:
         targets = lengths if case.settings.decoder.in_place else [2] * len(lengths)
     target = some_tokens(targets, TARGET_VOCABULARY, seed=3)
@@ -164,10 +172,7 @@ def some_batch(
     if case is not None and case.settings.decoder.points:
         lengths = [length + 1 for length in lengths]  # a source without a word has no span
         target = some_spans(lengths, case.settings.decoder.points)
-    own = (
-        FRONTENDS[kind_of(case.settings.source_embedding)].reads if case is not None and "kind" not in case.raw else ""
-    )
-    if own == "frames":
+    if own in ("frames", "pixels"):
         return Batch({"source": some_frames(lengths, dtype)}, target)
     return Batch(
         {
@@ -223,9 +228,18 @@ def model(**parts: object) -> Raw:
     }
 
 
+REGIONS: Raw = {"kind": "regions", "rows": GRID, "columns": GRID, "region": 2}
+
+
+def fronted(encoder: Raw) -> Raw:
+    """An encoder with a front end that it can read, where it does not read text."""
+    pictures = ENCODERS[str(encoder["kind"])].reads == "pixels"
+    return {"encoder": encoder, **({"source_embedding": REGIONS} if pictures else {})}
+
+
 def _table_cases() -> Iterator[Case]:
     for kind in ENCODERS:
-        yield Case(f"encoder={kind}", model(encoder=small(ENCODERS, kind)))
+        yield Case(f"encoder={kind}", model(**fronted(small(ENCODERS, kind))))
     for kind in SPELLERS:
         spelled = small(ENCODERS, "spelled", characters={"kind": kind, "width": WIDTH}, buckets=0)
         yield Case(f"characters={kind}", model(encoder=spelled))
@@ -406,7 +420,7 @@ def _stack_cases() -> Iterator[Case]:
         embedding = "onehot" if number == 3 else wide if number == 4 else {"kind": "learned", "width": WIDTH}
         yield Case(f"transformer{number}", model(**both, source_embedding=embedding, target_embedding=embedding))
     for kind in ENCODERS:
-        yield Case(f"{kind}->transformer", model(encoder=encoder(kind, width=6), decoder=decoder("transformer")))
+        yield Case(f"{kind}->transformer", model(**fronted(encoder(kind, width=6)), decoder=decoder("transformer")))
     for kind in DECODERS:
         yield Case(f"transformer->{kind}", model(encoder=encoder("transformer", width=6), decoder=decoder(kind)))
         convolution = encoder("convolution", width=3, kernel=5, positions=learned)
@@ -506,8 +520,18 @@ def _frame_cases() -> Iterator[Case]:
         yield Case(f"frames->rnn->{kind}", model(source_embedding=frames, decoder=small(DECODERS, kind)))
 
 
+def _picture_cases() -> Iterator[Case]:
+    """Regions of pictures as they are: into every encoder that can read them, and before every decoder."""
+    for kind in [kind for kind in ENCODERS if ENCODERS[kind].reads == "pixels" or kind in FRAME_ENCODERS]:
+        encoder = small(ENCODERS, kind, channels=3, blocks=2, layers=2)
+        yield Case(f"pixels->{kind}", model(source_embedding=REGIONS, encoder=encoder))
+    for kind in DECODERS:
+        pictures = {"source_embedding": REGIONS, "encoder": small(ENCODERS, "cnn", width=6)}
+        yield Case(f"pixels->cnn->{kind}", model(**pictures, decoder=small(DECODERS, kind)))
+
+
 TABLE_CASES = list(_table_cases())
-FRAME_CASES = list(_frame_cases())
+FRAME_CASES = [*_frame_cases(), *_picture_cases()]
 WRITING_CASES = [case for case in TABLE_CASES if case.settings.decoder.listens]  # they read what they have written
 EXTRA_CASES = list(_extra_cases())
 STACK_CASES = list(_stack_cases())

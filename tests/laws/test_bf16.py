@@ -21,7 +21,7 @@ every_kind = pytest.mark.parametrize("case", TABLE_CASES + STACK_CASES + EXTRA_C
 
 def loss(model: Generator, case: Case, precision: Precision) -> torch.Tensor:
     with autocast(CPU, precision):
-        return model.losses(some_batch(case=case), smoothing=0.1)[0]
+        return model.losses(some_batch(case=case, dtype=torch.float32), smoothing=0.1)[0]
 
 
 @every_kind
@@ -39,7 +39,7 @@ def test_losses_are_near_and_gradients_reach_the_same_parameters(case: Case) -> 
 
 @every_kind
 def test_search_finds_what_float32_thinks_about_as_likely(case: Case) -> None:
-    model, batch = fresh(case, torch.float32), some_batch(case=case)
+    model, batch = fresh(case, torch.float32), some_batch(case=case, dtype=torch.float32)
     with autocast(CPU, "bf16"):
         found = search(model, batch.sources, Beam.Settings(size=3), limits=Limits(max_length=8))
     best = [hypotheses[0] for hypotheses in found]

@@ -58,7 +58,9 @@ def training(case: Case = TABLE_CASES[0]) -> EncoderDecoder:
 def test_the_lectures_pair_has_exactly_five_terms(case: Case) -> None:
     """(ABC<EOS>, WXYZ<EOS>): W, X, Y, Z and EOS are each predicted once, from the gold tokens before them."""
     generator = build(case)
-    batch = Batch({"source": with_words(Tokens.pad([[A, B, C, EOS]]))}, Tokens.pad([[W, X, Y, Z, EOS]]))
+    read = with_words(Tokens.pad([[A, B, C, EOS]]))
+    given = some_batch([4], case=case).sources["source"]  # a picture where the model reads one
+    batch = Batch({"source": read if isinstance(given, Tokens) else given}, Tokens.pad([[W, X, Y, Z, EOS]]))
     minimised, nll = generator.losses(batch)
     assert minimised.shape == nll.shape == (5,)
     loss = task().loss(training(case), batch, step=1)

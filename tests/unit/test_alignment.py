@@ -14,7 +14,7 @@ from seqloom.errors import SeqloomError
 from seqloom.models.model import EncoderDecoder
 from seqloom.recipe import Recipe
 from seqloom.specials import EOS
-from seqloom.tasks.alignment import guided, repeated
+from seqloom.tasks.alignment import guided, repeated, unevenness
 from seqloom.tasks.transduce import SearchSettings, Transduce
 
 V = 10
@@ -188,7 +188,7 @@ def test_a_model_without_attention_is_refused(key: str) -> None:
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
-        ({"attention_layer": 1}, "attention_layer: neither guided_alignment nor coverage_loss"),
+        ({"attention_layer": 1}, "attention_layer: no guided_alignment, coverage_loss or doubly_stochastic asks"),
         ({"guided_alignment": 1.0, "source_noise": {"drop": 0.1}}, "guided_alignment: source_noise.drop"),
         ({"coverage_loss": -1.0}, "coverage_loss"),
     ],
@@ -245,3 +245,10 @@ def share_on_gold(weight: float) -> float:
 def test_attention_learns_a_given_alignment_and_not_without() -> None:
     assert share_on_gold(1.0) > 0.8
     assert share_on_gold(0.0) < 0.4
+
+
+def test_doubly_stochastic_attention_asks_for_one_look_in_all() -> None:
+    """Columns of row 1 sum to 1.5 and 0.5: 0.25 + 0.25, at its last token; of row 2, one step, to 1 and nothing."""
+    weights = torch.tensor([[[0.9, 0.1], [0.6, 0.4]], [[1.0, 0.0], [0.5, 0.5]]], dtype=torch.float64)
+    said = torch.tensor([[True, True], [True, False]])
+    assert unevenness(weights, said).flatten().tolist() == pytest.approx([0, 0.5, 0, 0])

@@ -21,7 +21,16 @@ class Asked(Settings):
     prefix: str = ""  # every output begins with this
     split: bool | None = None  # paragraphs into sentences; null: for runs that learned single sentences
     on_long: Literal["error", "split", "skip"] = "error"
+    on_bad_file: Literal["error", "skip"] = "error"  # where sources are files: one that cannot be read
+    hedge: float | None = Field(None, ge=0.0, le=1.0)  # below this confidence an answer begins with a doubt
+    withhold: float | None = Field(None, ge=0.0, le=1.0)  # below this one it is not given
     batch_tokens: int = Field(4096, ge=1)
+
+    @model_validator(mode="after")
+    def _doubts_agree(self) -> Asked:
+        if self.hedge is not None and self.withhold is not None and self.hedge <= self.withhold:
+            raise ValueError(f"hedge {self.hedge:g}: what is below withhold {self.withhold:g} is not given at all")
+        return self
 
     @model_validator(mode="after")
     def _lengths_agree(self) -> Asked:

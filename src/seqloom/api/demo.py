@@ -6,6 +6,7 @@ The files are for the person: what already stands in the folder is kept, theirs 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -93,11 +94,23 @@ def prepare(demo: Demo, folder: Path) -> Place:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise file_error(error, folder, "make the folder") from None
+    recipe = demo.recipe.replace(PAIRS, quoted(place.pairs))
     if place.pairs not in place.kept:
-        atomic_write(place.pairs, "".join(f"{source}\t{target}\n" for source, target in demo.pairs()).encode())
+        if demo.beside is not None:
+            demo.beside(folder)
+        _write_lines(place.pairs, demo.pairs())
+    for name, lines in demo.held_out.items():
+        path = folder / f"{name}.tsv"
+        recipe = recipe.replace(f"{{{name}}}", quoted(path))
+        if not path.exists():
+            _write_lines(path, lines())
     if place.recipe not in place.kept:
-        atomic_write(place.recipe, demo.recipe.replace(PAIRS, quoted(place.pairs)).encode())
+        atomic_write(place.recipe, recipe.encode())
     return place
+
+
+def _write_lines(path: Path, lines: Iterable[tuple[str, ...]]) -> None:
+    atomic_write(path, "".join("\t".join(cells) + "\n" for cells in lines).encode())
 
 
 def quoted(path: Path) -> str:
@@ -116,7 +129,7 @@ def describe(demo: Demo, place: Place) -> Facts:
     counts = {
         "pairs": len(everything),
         demo.sources: len({example.source for example in everything}),
-        read: len({unit for example in everything for unit in cut_source(example.source)}),
+        **({read: len({unit for one in everything for unit in cut_source(one.source)})} if read else {}),
         written: len({unit for example in everything for text in example.references for unit in cut_target(text)}),
         **{f"{name} pairs": len(examples) for name, examples in sets.items()},
     }
@@ -151,11 +164,13 @@ def look_inside(model: Model, shown: list[Shown]) -> AttentionMap | None:
 
 def next_commands(demo: Demo, place: Place) -> list[tuple[str, str]]:
     """Commands to type, and why."""
-    run, recipe, other = quote(str(place.run)), quote(str(place.recipe)), quote(str(place.folder / "dot"))
-    change = "model.decoder.attention.score=dot"
+    run, recipe, other = quote(str(place.run)), quote(str(place.recipe)), quote(str(place.folder / demo.score))
+    change = f"model.decoder.attention.score={demo.score}"
+    of_file = demo.beside is not None
+    asked = quote(str(place.folder / demo.question) if of_file else demo.question)
     return [
-        (f"seqloom predict {run} --text {quote(demo.question)}", "ask it something of your own"),
-        (f"seqloom explain {run} {quote(demo.question)} --html answer.html", "see why it says that, on a page"),
+        (f"seqloom predict {run} {'' if of_file else '--text '}{asked}", "ask it something of your own"),
+        (f"seqloom explain {run} {asked} --html answer.html", "see why it says that, on a page"),
         (f"seqloom evaluate {run}", "the full report: by length, by frequency, how honest its confidences are"),
         (f"seqloom train {recipe} --run {other} --set {change}", "change one line of the recipe and compare"),
     ]

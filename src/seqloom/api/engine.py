@@ -154,7 +154,7 @@ class Engine:
 
     def _answers(self, texts: Sequence[Piece], asked: Asked) -> list[Prediction]:
         answers = [passed_over(text, extras) for text, extras in texts]
-        encoded = self.reader.encoded(texts)
+        encoded, _ = self.reader.encoded(texts)  # it reads text alone: there are no files that could be bad
         for place, found in zip(encoded, self._found(list(encoded.values()), asked), strict=True):
             text, extras = texts[place]
             best = found[: asked.n_best]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 
+from seqloom.api.asked import Asked
 from seqloom.config import Plain
 from seqloom.data.codecs import Encoded
+from seqloom.errors import SeqloomError
 from seqloom.metrics.calibration import Calibration
+
+DOUBT = "I am not really confident, but I think: "
 
 
 @dataclass(frozen=True)
@@ -42,8 +46,11 @@ class Prediction:
     confidence: float  # the calibrated probability that the answer is right
     unknown: float = 0.0  # share of the source's tokens that the model has never seen
     length: int = 0  # of the source, in tokens
-    skipped: bool = False  # an empty or over-long line that was passed over
+    skipped: bool = False  # an empty or over-long line, or a file that cannot be read, that was passed over
     extras: Mapping[str, str] = field(default_factory=dict)  # what was asked besides the source
+    fault: SeqloomError | None = None  # why the file of a source could not be read
+    given: str | None = None  # the answer where it is hedged or withheld (`doubted`); null: the best hypothesis's text
+    withheld: bool = False
 
     @property
     def best(self) -> Output:
@@ -51,7 +58,7 @@ class Prediction:
 
     @property
     def text(self) -> str:
-        return self.best.text
+        return self.best.text if self.given is None else self.given
 
     @property
     def score(self) -> float:
@@ -73,6 +80,8 @@ class Prediction:
             "confidence": self.confidence,
             "unknown": self.unknown,
             "skipped": self.skipped,
+            **({"withheld": True} if self.withheld else {}),
+            **({} if self.fault is None else {"error": self.fault.line}),
             "hypotheses": [output.as_dict() for output in self.hypotheses],
         }
 
@@ -109,12 +118,26 @@ def answered(
     return Prediction(text, tuple(outputs), confidence, unknown, length, extras=extras)
 
 
+def doubted(prediction: Prediction, asked: Asked) -> Prediction:
+    """The answer as its confidence allows it to be given: as it is, behind a doubt, or not at all.
+
+    What the model said stays in its tokens and scores; only what is read as the answer changes.
+    """
+    if prediction.skipped or not prediction.text:
+        return prediction
+    if asked.withhold is not None and prediction.confidence < asked.withhold:
+        return replace(prediction, given="", withheld=True)
+    if asked.hedge is not None and prediction.confidence < asked.hedge:
+        return replace(prediction, given=DOUBT + prediction.text)
+    return prediction
+
+
 EMPTY = Output(text="", tokens=(), token_scores=(), log_prob=0.0, score=0.0, truncated=False)
 
 
-def passed_over(source: str, extras: Mapping[str, str]) -> Prediction:
+def passed_over(source: str, extras: Mapping[str, str], fault: SeqloomError | None = None) -> Prediction:
     """The answer to a line that is not for the model: nothing, so that lines in are lines out."""
-    return Prediction(source, (EMPTY,), confidence=0.0, skipped=True, extras=extras)
+    return Prediction(source, (EMPTY,), confidence=0.0, skipped=True, extras=extras, fault=fault)
 
 
 def joined(source: str, parts: list[Prediction], gaps: list[str], extras: Mapping[str, str]) -> Prediction:

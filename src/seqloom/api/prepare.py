@@ -37,7 +37,7 @@ from seqloom.data.examples import Example
 from seqloom.data.files import Tally
 from seqloom.data.filters import Counts, refuse_nothing
 from seqloom.data.readers import files_of
-from seqloom.data.recutting import recutting
+from seqloom.data.recutting import recutting, varying
 from seqloom.data.source import SourceCodec, SourceSettings
 from seqloom.data.tokenizers import TOKENIZERS
 from seqloom.data.windows import WindowBatches, judged, stream
@@ -48,7 +48,16 @@ from seqloom.metrics.ranking import CANDIDATES
 from seqloom.models.dual import DualEncoder
 from seqloom.models.generator import Generator, Network
 from seqloom.models.model import MODELS
-from seqloom.recipe import AnyTask, Recipe, build_model, build_task, joined_codecs, parameters, start_from_vectors
+from seqloom.recipe import (
+    AnyTask,
+    Recipe,
+    build_model,
+    build_task,
+    joined_codecs,
+    parameters,
+    start_from_vectors,
+    start_from_weights,
+)
 from seqloom.specials import SPECIALS
 from seqloom.tasks.base import Loss
 from seqloom.training import budget, checkpoints
@@ -280,6 +289,8 @@ class Prepared:
         if self.start is None:
             for side, share in start_from_vectors(self.recipe, network, self.codecs).items():
                 self.tell(f"{side} vectors: {100 * share:.1f} % of the vocabulary found")
+            for part, count in start_from_weights(self.recipe, network).items():
+                self.tell(f"{part} weights: {count:,} parameters taken over")
             return
         first = self._first(self.start)
         if self.recipe.training.take:
@@ -322,7 +333,7 @@ class Prepared:
 
     def batches(self) -> TokenBatches | WindowBatches:
         """The training pairs, epoch after epoch."""
-        seed = self.recipe.runtime.seed
+        seed, varies = self.recipe.runtime.seed, self.codecs.source.varies
         batches: TokenBatches | WindowBatches
         if self.recipe.batching.window is not None:
             batches = WindowBatches(self._stream("train", self.train_pairs), self.recipe.batching, seed)
@@ -332,8 +343,9 @@ class Prepared:
                 self.recipe.batching,
                 seed,
                 self.task.collate,
-                recutting(self.train_pairs, self.codecs, seed) if self.codecs.samples else None,
+                recutting(self.train_pairs, self.codecs, seed) if self.codecs.samples and not varies else None,
                 self.recipe.data.mixture(self.train_pairs.sizes),
+                varying(self.train_pairs, self.codecs, seed) if varies else None,
             )
         size, padding = parameters(self.network), batches.padding(0)
         self.tell(f"{size:,} parameters, {batches.count(0):,} batches an epoch, padding {100 * padding:.1f} %")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Protocol
 
 from seqloom.api.asked import Asked
-from seqloom.api.predictions import Prediction, joined
+from seqloom.api.predictions import Prediction, doubted, joined
 from seqloom.data.codecs import Codecs, Encoded
 from seqloom.data.examples import Inputs, named_at
 from seqloom.data.sentences import split_sentences
@@ -24,6 +24,17 @@ class Answer(Protocol):
     """One prediction per piece, in order."""
 
     def __call__(self, pieces: Sequence[Piece], /) -> Sequence[Prediction]: ...
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A line on its way: its source and extras, its pieces with the gap after each, and where it stands."""
+
+    line: str
+    extras: dict[str, str]
+    parts: list[tuple[str, str]]
+    where: str
+    fault: SeqloomError | None = None
 
 
 @dataclass(frozen=True)
@@ -53,19 +64,46 @@ class Reader:
         iterator = enumerate(texts, start=1)
         while lines := list(islice(iterator, chunk)):
             pieces: list[Piece] = []
-            plans: list[tuple[str, dict[str, str], list[str]]] = []  # per line, also the gap after each of its pieces
+            plans: list[_Plan] = []
             for number, inputs in lines:
-                line, extras, parts = self.read(inputs, asked, _place(name, number))
-                pieces += [(text, extras) for text, _ in parts]
-                plans.append((line, extras, [gap for _, gap in parts]))
+                plan = self._planned(inputs, asked, _place(name, number))
+                pieces += [(text, plan.extras) for text, _ in plan.parts]
+                plans.append(plan)
             answers = iter(answer(pieces))
-            for line, extras, gaps in plans:
-                yield joined(line, list(islice(answers, len(gaps))), gaps, extras)
+            for plan in plans:
+                yield self._answered(plan, list(islice(answers, len(plan.parts))), asked)
+
+    def _planned(self, inputs: Inputs, asked: Asked, where: str) -> _Plan:
+        """What of a line is to be answered; a file that cannot be read has a fault instead, where that is asked for."""
+        try:
+            return _Plan(*self.read(inputs, asked, where), where)
+        except SeqloomError as error:
+            if asked.on_bad_file == "error" or not self._of_file(error):
+                raise
+            return _Plan(*self.codecs.texts(inputs, where), [], where, error)
+
+    def _answered(self, plan: _Plan, parts: list[Prediction], asked: Asked) -> Prediction:
+        """The answer to a line; what was found in decoding its file says where it is named."""
+        prediction = doubted(joined(plan.line, parts, [gap for _, gap in plan.parts], plan.extras), asked)
+        fault = plan.fault or prediction.fault
+        if fault is None:
+            return prediction
+        try:
+            with named_at(plan.line, plan.where):
+                raise fault
+        except SeqloomError as told:
+            if asked.on_bad_file == "error":
+                raise
+            return replace(prediction, fault=told)
+
+    def _of_file(self, error: SeqloomError) -> bool:
+        """Is it about the file of one source, so that others may still be answered?"""
+        return self.codecs.source.settings.in_files and error.code in ("E_DATA", "E_FILE")
 
     def refuse_long(self, texts: Iterable[Inputs], asked: Asked, name: str = "") -> None:
         """Look for sources over the recipe's maximum that were not provided for, before the first answer."""
         for number, inputs in enumerate(texts, start=1):
-            self.read(inputs, asked, _place(name, number))
+            self._planned(inputs, asked, _place(name, number))
 
     def read(self, inputs: Inputs, asked: Asked, where: str) -> tuple[str, dict[str, str], list[tuple[str, str]]]:
         """A line's source, its extras (the same for all of its parts), and its parts with the gaps between them."""
@@ -74,14 +112,23 @@ class Reader:
         with named_at(line, where):
             return line, extras, self._parts(line, asked, where)
 
-    def encoded(self, pieces: Sequence[Piece]) -> dict[int, Encoded]:
-        """Those that hold something to read, by their place."""
-        return {
-            place: read
-            for place, (text, extras) in enumerate(pieces)
-            if (text.strip() or self.codecs.continues)
-            and ((read := self.codecs.encode({**extras, "source": text})).own or self.codecs.continues)
-        }
+    def encoded(self, pieces: Sequence[Piece]) -> tuple[dict[int, Encoded], dict[int, SeqloomError]]:
+        """Those that hold something to read, and those whose files cannot be read, by their place."""
+        found: dict[int, Encoded] = {}
+        faults: dict[int, SeqloomError] = {}
+        for place, (text, extras) in enumerate(pieces):
+            if not (text.strip() or self.codecs.continues):
+                continue
+            try:
+                read = self.codecs.encode({**extras, "source": text})
+            except SeqloomError as error:
+                if not self._of_file(error):
+                    raise
+                faults[place] = error
+                continue
+            if read.own or self.codecs.continues:
+                found[place] = read
+        return found, faults
 
     def _refuse_long_extras(self, extras: Mapping[str, str], where: str) -> None:
         for name, text in extras.items():

@@ -7,9 +7,11 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+import typer
 
 from seqloom.cli import say
 from seqloom.cli.sink import Sink
@@ -62,9 +64,10 @@ class Job(Generic[A]):
     asked: InputForm
 
     def __post_init__(self) -> None:
-        self.lines = self.empty = self.long = self.truncated = 0
+        self.lines = self.empty = self.long = self.truncated = self.withheld = self.hedged = 0
         self.tokens = self.source_tokens = 0
         self.unknown = 0.0
+        self.faults: list[SeqloomError] = []  # files of sources that could not be read
 
     def answer_texts(self, texts: list[str], output: Path | None) -> None:
         """Texts of the command line; line breaks inside them are kept."""
@@ -116,6 +119,8 @@ class Job(Generic[A]):
                 out.write(_written(prediction, number, self.form, keep_breaks), flush)
         if not self.quiet:
             say.talk(self._summary(time.monotonic() - started_at, tally))
+        if self.faults:
+            raise typer.Exit(self.faults[0].exit_code)
 
     def _count(self, prediction: Prediction) -> None:
         self.lines += 1
@@ -123,7 +128,12 @@ class Job(Generic[A]):
         self.source_tokens += prediction.length
         self.unknown += prediction.unknown * prediction.length
         self.truncated += prediction.best.truncated
-        if prediction.skipped:
+        self.withheld += prediction.withheld
+        self.hedged += prediction.given is not None and not prediction.withheld
+        if prediction.fault is not None:
+            self.faults.append(prediction.fault)
+            say.talk(prediction.fault.line)
+        elif prediction.skipped:
             self.empty += not prediction.source.strip()
             self.long += bool(prediction.source.strip())
 
@@ -136,6 +146,12 @@ class Job(Generic[A]):
         parts.append(f"{self.truncated:,} truncated")
         if self.empty:
             parts.append(f"{self.empty:,} empty")
+        if self.withheld:
+            parts.append(f"{self.withheld:,} withheld")
+        if self.hedged:
+            parts.append(f"{self.hedged:,} hedged")
+        if self.faults:
+            parts.append(f"{len(self.faults):,} could not be read: an empty line each")
         if self.long:
             parts.append(f"{self.long:,} over-long skipped")
         parts += [f"{count:,} {name.replace('_', ' ')}" for name, count in (tally or {}).items()]
@@ -180,6 +196,8 @@ def _written(prediction: Prediction, number: int, form: str, keep_breaks: bool) 
         return json.dumps({"line": number, **prediction.as_dict()}, ensure_ascii=False, allow_nan=False) + "\n"
     if form == "tsv":
         rows = enumerate(prediction.hypotheses, start=1)
+        if prediction.given is not None:  # the first row is the answer, as it may be given
+            rows = enumerate([replace(prediction.best, text=prediction.given)], start=1)
         return "".join(f"{number}\t{rank}\t{one.score:.6f}\t{_flat(one.text)}\n" for rank, one in rows)
     return (prediction.text if keep_breaks else _flat(prediction.text, tabs=True)) + "\n"
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "tsv", "jsonl")
 BAD_UTF8 = ("error", "skip", "replace")
+BAD_FILE = ("error", "skip")
+RUN_MARKS = ("bundle", "card.json", "recipe.yaml")  # what a folder has that is a run or a bundle
 ENGINES = ("ctranslate2", "onnx")
 OPTIONS = {"groups": "--diverse", "banned": "--ban", "risk": "--mbr"}  # those that are called otherwise on the line
 
@@ -35,7 +37,7 @@ def command(
     places: list[str] = typer.Argument(
         ...,
         metavar="RUN [RUN ...] [INPUT|-]",
-        help="A run or bundle folder (several with --ensemble), then a file of sources (or .npy files); else stdin.",
+        help="A run or bundle folder (several with --ensemble), then a file of sources, pictures or .npy; else stdin.",
     ),
     output: Path | None = typer.Option(
         None, "--output", "-o", metavar="FILE", help="Write to this file (whole or not at all)."
@@ -122,6 +124,18 @@ def command(
     on_bad_utf8: str = typer.Option(
         "error", "--on-bad-utf8", metavar="ACTION", help="Lines that are not UTF-8: error, skip or replace."
     ),
+    hedge: float | None = typer.Option(
+        None, "--hedge", metavar="P", help="Answers of a confidence below P begin with a doubt: try 0.5."
+    ),
+    withhold: float | None = typer.Option(
+        None, "--withhold", metavar="P", help="Answers of a confidence below P are empty lines, and counted."
+    ),
+    on_bad_file: str = typer.Option(
+        "skip",
+        "--on-bad-file",
+        metavar="skip|error",
+        help="Pictures and other files that cannot be read: told, and an empty line each; or nothing is answered.",
+    ),
     shortlist: int | None = typer.Option(
         None, "--shortlist", metavar="N", help="Weigh only N tokens per source token; 'lexicon' learns which."
     ),
@@ -175,6 +189,9 @@ def command(
         "replace_unknown": replace_unknown,
         "split": split,
         "on_long": on_long,
+        "on_bad_file": on_bad_file,
+        "hedge": hedge,
+        "withhold": withhold,
         "shortlist": shortlist,
         "deterministic": deterministic,
     }
@@ -184,6 +201,7 @@ def command(
     _alone("--fuse-weight", fuse_weight, "--fuse", fuse)
     _looks_closely(bool(text), alternatives, stream, chosen_form)
     one_of("--on-bad-utf8", on_bad_utf8, BAD_UTF8)
+    one_of("--on-bad-file", on_bad_file, BAD_FILE)
     if not text and same_file(output, given):
         where = str(output) if output is not None and str(output) != "-" else given
         raise SeqloomError("E_USAGE", "the output would replace the input", where=where, fix="name another file")
@@ -281,8 +299,14 @@ def _places(places: list[str], ensemble: bool, has_text: bool) -> tuple[list[str
 
 
 def _may_be_run(place: str) -> bool:
-    """A folder is, but for one of arrays, which are inputs."""
-    return Path(place).is_dir() and not any(Path(place).glob("*.npy"))
+    """A folder is, but for one of pictures or arrays, which are inputs."""
+    folder = Path(place)
+    if not folder.is_dir() or any((folder / name).exists() for name in RUN_MARKS):
+        return folder.is_dir()
+    from seqloom.data.codecs import CODECS
+
+    known = tuple(suffix for kind in CODECS for suffix in CODECS[kind].suffixes)
+    return not any(one.name.lower().endswith(known) for one in folder.iterdir())
 
 
 def _strategy(

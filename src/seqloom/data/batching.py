@@ -211,9 +211,11 @@ class TokenBatches:
         collate: Collate = collate_pairs,
         recut: Recut | None = None,
         mixture: Mixture | None = None,
+        vary: Recut | None = None,
     ) -> None:
+        """`vary` changes pairs without making them longer, a batch at a time: nothing is planned anew."""
         self.corpus, self.settings, self.seed = corpus, settings, seed
-        self.collate, self.recut, self.mixture = collate, recut, mixture
+        self.collate, self.recut, self.mixture, self.vary = collate, recut, mixture, vary
         self._lengths = corpus.lengths()
         self._planned: tuple[int, Plan] | None = None  # the last epoch asked for: counting it is then free
 
@@ -257,8 +259,17 @@ class TokenBatches:
         if self.recut is not None:
             yield from islice(self._recut_epoch(number, self.recut), skip, None)
             return
+        if self.vary is not None:
+            yield from self._varied_epoch(number, self.vary, skip)
+            return
         for indices in self.plan(number)[skip:]:
             yield self.collate(self.corpus.pick(indices))
+
+    def _varied_epoch(self, number: int, vary: Recut, skip: int) -> Iterator[Batch]:
+        batches = self.plan(number)
+        again = np.split(_occurrences(np.concatenate(batches)), np.cumsum([len(rows) for rows in batches])[:-1])
+        for indices, times in islice(zip(batches, again, strict=True), skip, None):
+            yield self.collate(picked(vary(number, indices, times), np.arange(len(indices))))
 
     def _recut_epoch(self, number: int, recut: Recut) -> Iterator[Batch]:
         drawn = self._draws(number)

@@ -18,12 +18,13 @@ from seqloom.config import Table
 from seqloom.data.codec import TextCodec
 from seqloom.data.examples import Inputs, Links, offsets_of_pieces
 from seqloom.data.frames import FramesCodec
+from seqloom.data.pixels import PixelsCodec
 from seqloom.data.source import Cut, Read, SourceCodec
 from seqloom.errors import SeqloomError, nearest
 from seqloom.specials import BOS, EOS, PAD, SEP, SPECIALS, UNK
 
 Ids = npt.NDArray[np.integer]
-CODECS: Table[SourceCodec] = Table("inputs", {"text": TextCodec, "frames": FramesCodec})
+CODECS: Table[SourceCodec] = Table("inputs", {"text": TextCodec, "frames": FramesCodec, "pixels": PixelsCodec})
 NO_PIECE = -1  # in `copies` and `words`: a position that is no piece of the source's text
 
 

@@ -209,6 +209,14 @@ class Corpus:
         new, _ = codecs.pair({"source": source, **extras}, target, pair.index, links, rng)
         return replace(new, weight=pair.weight)
 
+    def varied(self, pair: Pair, codecs: Codecs, rng: Random) -> Pair:
+        """The same pair with its source changed as training may see it, and its target cut anew where that samples."""
+        source = codecs.source.varied(pair.source, rng)
+        if not codecs.target.samples:
+            return replace(pair, source=source)
+        said = np.array(codecs.target.encode_sampled(self.text(pair.index)[1], rng), dtype=np.int64)
+        return replace(pair, source=source, target=said)
+
 
 def _mapped(path: Path, dtype: np.dtype[np.generic], size: int) -> npt.NDArray[Any]:
     found = path.stat().st_size

@@ -36,6 +36,11 @@ def recutting(corpus: Corpus, codecs: Codecs, seed: int) -> Recut:
     return ByWords(corpus, codecs, seed)
 
 
+def varying(corpus: Corpus, codecs: Codecs, seed: int) -> Recut:
+    """How training sees the pairs of a corpus whose sources vary (pictures that are moved, mirrored, turned)."""
+    return one_by_one(corpus, lambda pair, rng: corpus.varied(pair, codecs, rng), seed)
+
+
 def one_by_one(corpus: Corpus, recut: Callable[[Pair, Random], Pair], seed: int) -> Recut:
     """Each pair for itself, with an rng that depends on seed, epoch and pair alone."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 Read = npt.NDArray[np.integer] | npt.NDArray[np.floating]  # one source: ids (S), or frames (S F)
 Texts = Callable[[], Iterable[str]]  # a fresh pass over the texts (or names of files) at every call
 Cut = Sequence[str] | npt.NDArray[np.floating]  # S: pieces of a text, or frames
+Grid = tuple[int, int]  # rows and columns of a picture's regions, S = rows x columns
 
 
 class SourceSettings(config.Settings):
@@ -38,6 +39,10 @@ class SourceSettings(config.Settings):
     kind: str
     in_files: ClassVar[bool] = False  # True: a source is a file by itself, which the data only name
 
+    def suits(self) -> Mapping[str, Mapping[str, object]]:
+        """Parts of a model that suit such sources, where a recipe leaves them open: what is said of each."""
+        return {}
+
 
 class SourceCodec(ABC):
     """What is asked, as numbers."""
@@ -45,6 +50,7 @@ class SourceCodec(ABC):
     unit: ClassVar[str]  # what its positions are called: "token"
     tagged: ClassVar[str]  # what has a tag of its own, where every part has one: "word"
     uneven: ClassVar[str]  # what to do where there are not as many tags as that
+    suffixes: ClassVar[tuple[str, ...]] = ()  # how names of files end that are sources by themselves
     settings: SourceSettings
 
     @classmethod
@@ -73,6 +79,20 @@ class SourceCodec(ABC):
     def samples(self) -> bool:
         """May the same source be cut in several ways?"""
         return False
+
+    @property
+    def grid(self) -> Grid | None:
+        """Rows and columns, where its positions are the regions of a picture."""
+        return None
+
+    @property
+    def varies(self) -> bool:
+        """May training see the same source changed, another way in every epoch?"""
+        return False
+
+    def varied(self, read: Read, rng: Random) -> Read:
+        """The same source as training sees it this time: of as many positions; the rng alone decides."""
+        return read
 
     @abstractmethod
     def cut(self, text: str, rng: Random | None = None) -> Cut:
@@ -110,6 +130,10 @@ class SourceCodec(ABC):
     def located(self, text: str, file: str) -> str:
         """A source as the model is asked, from how a line of `file` writes it."""
         return text
+
+    def shown(self, text: str) -> str:
+        """The source as a data URI that a page can draw; empty where it is shown as text."""
+        return ""
 
     def as_text(self) -> TextCodec:
         what = f"this model reads {kind_of(self.settings)}, and that is about the words of a text"

@@ -8,6 +8,7 @@ from seqloom.metrics.base import Metric
 from seqloom.metrics.labels import Accuracy, LabelF1, MultiLabelF1, SetAccuracy
 from seqloom.metrics.meteor import Meteor
 from seqloom.metrics.numbers import MeanSquaredError, Pearson, Spearman
+from seqloom.metrics.overlap import CiderD, RougeL
 from seqloom.metrics.ranking import RecallAt, ReciprocalRank
 from seqloom.metrics.rates import CharacterErrorRate, Exact, PhonemeErrorRate, StringError, WordErrorRate
 from seqloom.metrics.sacre import Bleu, Chrf, Ter
@@ -20,6 +21,8 @@ METRICS: Table[Metric] = Table(
         "chrf": Chrf,
         "ter": Ter,
         "meteor": Meteor,
+        "rouge": RougeL,
+        "cider": CiderD,
         "exact": Exact,
         "string_error": StringError,
         "wer": WordErrorRate,

@@ -69,6 +69,8 @@ class ExtraSource(FurtherSource):
             if ENCODERS[kind_of(self.encoder)].reads_words:
                 kind = kind_of(self.encoder)
                 raise ValueError(f"encoder: only the words of the first source are known, so {kind} reads no other")
+            if (only := ENCODERS[kind_of(self.encoder)].reads) is not None:
+                raise ValueError(f"encoder: {kind_of(self.encoder)} reads {only}, and extras are text; use bag or rnn")
             return self
 
     def __init__(self, settings: Settings, *, vocabulary: int, main: Encoder, apart: bool = False) -> None:

@@ -52,6 +52,15 @@ class EncoderDecoder(Generator):
             return decoder.fitted(encoder=True)
 
         @model_validator(mode="after")
+        def _encoder_reads(self) -> EncoderDecoder.Settings:
+            only, given = ENCODERS[kind_of(self.encoder)].reads, FRONTENDS[kind_of(self.source_embedding)].reads
+            if only not in (None, given):
+                raise ValueError(
+                    f"encoder: {kind_of(self.encoder)} reads {only}, and the source is {given}; set source.kind: {only}"
+                )
+            return self
+
+        @model_validator(mode="after")
         def _sharing(self) -> EncoderDecoder.Settings:
             if self.shared and not self.decoder.listens:
                 raise ValueError(f"shared: a {kind_of(self.decoder)} decoder reads no tokens, so it has no embedding")

@@ -34,6 +34,7 @@ class AttentionSettings(Settings):
     merge: Literal["concat", "mean"] = "concat"  # heads see a slice each, or all of it and are averaged
     width: int | None = Field(None, ge=1)  # of projected keys, queries and values; the queries' width by default
     hard: bool = False  # at prediction, look at the best position only
+    sampled: bool = False  # hard in training as well: one position, drawn from the weights (Xu et al. 2015)
 
     @model_validator(mode="after")
     def _heads_divide(self) -> AttentionSettings:
@@ -74,7 +75,8 @@ class Attention(nn.Module):
         coverage: bool = False,
     ) -> None:
         super().__init__()
-        self.name, self.heads, self.merge, self.hard = name, settings.heads, settings.merge, settings.hard
+        self.name, self.heads, self.merge = name, settings.heads, settings.merge
+        self.hard, self.sampled = settings.hard or settings.sampled, settings.sampled
         if settings.split and memory % 2:
             raise SeqloomError("E_RECIPE", f"a memory of odd width {memory} cannot be split", where="attention.split")
         self.split = settings.split
@@ -126,6 +128,8 @@ class Attention(nn.Module):
         if causal:
             allowed = allowed & causal_mask(scores.shape[2], scores.shape[3], scores.device)
         weights = torch.softmax(scores.masked_fill(~allowed, -torch.inf), dim=-1)
+        if self.sampled and self.training:
+            return drawn(weights)
         if self.hard and not self.training:
             weights = torch.zeros_like(weights).scatter(-1, weights.argmax(-1, keepdim=True), 1.0)
         return weights
@@ -138,6 +142,17 @@ class Attention(nn.Module):
         slices = values.chunk(weights.shape[1], dim=-1)  # H of B S C/H
         contexts = [by_source(weights[:, head], values.shape[0]) @ part for head, part in enumerate(slices)]
         return torch.cat(contexts, dim=-1).reshape(rows, steps, values.shape[2])
+
+
+def drawn(weights: Float[Tensor, "N H T S"]) -> Float[Tensor, "N H T S"]:
+    """One position of each row, drawn by its weights; gradients pass as if all had been looked at.
+
+    The straight-through estimator (Bengio et al. 2013): biased, and with so little variance that it needs no baseline,
+    which REINFORCE of Xu et al. (2015) does.
+    """
+    places = torch.multinomial(weights.detach().flatten(0, -2).float(), 1).view(*weights.shape[:-1], 1)
+    one = torch.zeros_like(weights).scatter(-1, places, 1.0)
+    return weights + (one - weights).detach()
 
 
 def causal_mask(steps: int, positions: int, device: torch.device) -> Bool[Tensor, "T S"]:

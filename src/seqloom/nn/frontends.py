@@ -1,4 +1,4 @@
-"""Front ends: how what is read becomes vectors: tokens (learned, one-hot) or frames (given, and projected).
+"""Front ends: how what is read becomes vectors: tokens (learned, one-hot), frames (projected), regions of pictures.
 
 Taps: `source.embedded` = what an encoder reads (B S E), passed by the source, then by each extra in turn;
 `target.embedded` = what a decoder reads (N T E). A joint model passes both, each with its own tokens.
@@ -122,11 +122,45 @@ class Projection(Frontend):
         return F.linear(frames, self.weight, self.bias)
 
 
+class Regions(Frontend):
+    """A picture's regions as they are: of `region` x `region` pixels each, `rows` x `columns` of them, then its end.
+
+    The recipe says what these are by the source's own settings; encoders of pictures ask for them here.
+    """
+
+    reads = "pixels"
+
+    class Settings(config.Settings):
+        kind: Literal["regions"] = "regions"
+        rows: int = Field(8, ge=1)
+        columns: int = Field(8, ge=1)
+        region: int = Field(8, ge=2)
+        channels: Literal[1, 3] = 3
+
+    def __init__(self, settings: Settings, *, vocabulary: int) -> None:
+        super().__init__()
+        self.rows, self.columns, self.region = settings.rows, settings.columns, settings.region
+        self.channels, self.width = settings.channels, settings.region**2 * settings.channels
+
+    @property
+    def regions(self) -> int:
+        return self.rows * self.columns
+
+    def forward(self, frames: Float[Tensor, "B S F"]) -> Float[Tensor, "B S F"]:
+        return frames
+
+    def planes(self, frames: Float[Tensor, "B S F"]) -> Float[Tensor, "B C H W"]:
+        """The whole picture again, one plane for each colour."""
+        side = self.region
+        grid = frames[:, : self.regions].reshape(-1, self.rows, self.columns, side, side, self.channels)
+        return grid.permute(0, 5, 1, 3, 2, 4).flatten(4, 5).flatten(2, 3)  # B C rows h columns w, then B C H W
+
+
 EMBEDDINGS: Table[Embedding] = Table("embeddings", {"learned": Learned, "onehot": OneHot})
 
 
 FRONTENDS: Table[Frontend] = Table(
-    "frontends", {"learned": Learned, "onehot": OneHot, "projection": Projection}
+    "frontends", {"learned": Learned, "onehot": OneHot, "projection": Projection, "regions": Regions}
 )  # of sources; a target is always tokens
 
 

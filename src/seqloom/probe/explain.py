@@ -25,6 +25,7 @@ from seqloom.models.generator import Generator
 from seqloom.nn.tape import Replacement, Tape
 from seqloom.probe.align import Looked, Picks
 from seqloom.probe.bins import FEW, averaged, bins_of, labels_of, summed
+from seqloom.probe.regions import in_parts
 from seqloom.probe.tree import Tree
 from seqloom.probe.within import within_source, within_taps
 from seqloom.shapes import Float, Tensor
@@ -111,6 +112,8 @@ class Explanation:
     between: tuple[str, str] | None = None  # of a number: what `MOST` of its probability lies between
     ends: bool = True  # the last of `output` is the end; where that is certain, as of labels, it is left out
     frames: int = 0  # so many of the first positions are frames: neighbours may be drawn as one
+    grid: tuple[int, int] | None = None  # rows and columns, where these are the regions of a picture
+    picture: str = ""  # that picture as a data URI, where it is to be drawn
 
     @property
     def log_prob(self) -> float:
@@ -151,8 +154,8 @@ class Explanation:
             raise SeqloomError("E_USAGE", what, fix="train a decoder with attention, such as model.decoder.kind: luong")
         self.check(layer, head)
         if words and self.frames:
-            raise SeqloomError("E_USAGE", "--words: frames have no words", fix="leave --words out")
-        if self.frames > FEW:
+            raise SeqloomError("E_USAGE", "--words: a source that is no text has no words", fix="leave --words out")
+        if self.frames > FEW and self.grid is None:
             return self.binned(FEW).map(layer, head)
         if words:
             probabilities = [float(np.exp(self._of_word(self.said, word))) for word in range(max(self.said) + 1)]
@@ -161,12 +164,15 @@ class Explanation:
             return AttentionMap(*labels, merged[None], np.array(probabilities[: len(merged)], dtype=np.float32))
         chosen = self.weights[-1 if layer is None else layer - 1]
         shown = chosen if head is None else chosen[head - 1 : head]
-        tokens = tuple(told.token for told in self.output)
-        return AttentionMap(self.source, tokens, shown, np.exp([told.log_prob for told in self.output], dtype="f4"))
+        tokens, read = tuple(told.token for told in self.output), self.source
+        if self.grid is not None:  # a map has no room for all regions, and nobody knows them by their numbers
+            names, shown = in_parts(shown, self.grid)
+            read = (*names, *self.source[self.frames :])
+        return AttentionMap(read, tokens, shown, np.exp([told.log_prob for told in self.output], dtype="f4"))
 
     def binned(self, most: int) -> Explanation:
         """The same with neighbouring frames merged to at most so many bins, each named by its first frame."""
-        if self.frames <= most:
+        if self.frames <= most or self.grid is not None:
             return self
         places = bins_of(self.frames, len(self.source), most)
         return replace(
@@ -200,6 +206,7 @@ class Explanation:
             "source_tokens": list(self.source),
             "source_words": list(self.read),
             **({"source_frames": self.frames} if self.frames else {}),
+            **({"grid": list(self.grid)} if self.grid else {}),
             "output": [told.as_dict() for told in self.output],
             "output_words": list(self.said),
             "weights": _plain(self.weights),
@@ -264,6 +271,8 @@ def explained(
         between=_between(log_probs[0], codecs) if codecs.target.tokenizer.scale else None,
         ends=ends,
         frames=forced.encoded.frames,
+        grid=codecs.source.grid,
+        picture=codecs.source.shown(text),
     )
 
 

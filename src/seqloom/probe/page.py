@@ -3,7 +3,7 @@
 What is shown travels as JSON inside of a script element that browsers do not run; `static/view.js` draws an answer,
 `static/page.js` what is around it. Every text is data of the user: nothing of it can end that element, and the script
 puts it on the page as text only. A policy in the file's head lets this script and this style work, each by its hash,
-and forbids everything else.
+lets pictures stand in the file itself, and forbids everything else.
 
 A weight w travels as one byte, q = round(255 sqrt(w)), and is (q / 255)^2 again: off by at most 0.004, and small ones
 keep their size, which entropy and coverage are made of. Nothing here explains, writes a file or opens a browser.
@@ -76,7 +76,8 @@ def document(title: str, payload: Plain, plainly: str, scripts: Sequence[str], s
     )
     style = "\n".join((static / name).read_text("utf-8") for name in styles)
     policy = (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
     )
     return f"""<!doctype html>
 <html lang="en">
@@ -130,7 +131,8 @@ def _hash(text: str) -> str:
 
 
 def packed_answer(found: Explanation, attribution: Attribution | None = None) -> dict[str, Plain]:
-    places, found = bins_of(found.frames, len(found.source), MANY), found.binned(MANY)
+    most = MANY if found.grid is None else len(found.source)  # a region is drawn in its place, however many there are
+    places, found = bins_of(found.frames, len(found.source), most), found.binned(most)
     stacks = {"source": found.weights, "within_source": found.within_source, "within_output": found.within_output}
     if attribution is not None:
         of_source, of_output = (shares.astype(np.float32)[None, None] for shares in attribution.shares())
@@ -147,7 +149,17 @@ def packed_answer(found: Explanation, attribution: Attribution | None = None) ->
         "steps": [_step(told) for told in found.output],
         "attention": attention,
         "tree": None if found.tree is None else _tree(found.tree),
+        **_picture(found),
     }
+
+
+def _picture(found: Explanation) -> dict[str, Plain]:
+    """The picture that was read, where there is one to draw, and the grid that weights are over."""
+    if found.grid is None:
+        return {}
+    if not found.picture:
+        return {"regions": True}
+    return {"picture": {"uri": found.picture, "rows": found.grid[0], "columns": found.grid[1]}}
 
 
 def _side(tokens: Sequence[str], words: Sequence[int], text: str) -> dict[str, Plain]:

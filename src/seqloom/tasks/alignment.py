@@ -2,8 +2,9 @@
 
     guided     -sum_i A_ti log a_ti                   A the gold alignment, rows of 0 where none is known (Chen 2016)
     coverage   sum_i min(a_ti, sum_{t' < t} a_t'i)    looking again where one has looked before (See 2017)
+    doubly stochastic   sum_i (1 - sum_t a_ti)^2      looking everywhere about once (Xu 2015); added to the last token
 
-Both come from the same forward pass as the token's own loss, by a tape that keeps gradients, and are added to it token
+All come from the same forward pass as the token's own loss, by a tape that keeps gradients, and are added to it token
 by token: counts stay those of tokens, and examples' weights apply. The model is asked for nothing but its taps.
 """
 
@@ -16,21 +17,22 @@ from seqloom.errors import SeqloomError
 from seqloom.models.generator import Generator
 from seqloom.nn.layers import exact
 from seqloom.nn.tape import Tape
-from seqloom.shapes import Float, Tensor
+from seqloom.shapes import Bool, Float, Tensor
 
 
 class AttentionLoss:
-    """Weighs both losses; `layer` counts from 1 where a decoder attends in several, the last by default."""
+    """Weighs these losses; `layer` counts from 1 where a decoder attends in several, the last by default."""
 
-    def __init__(self, guided: float, coverage: float, layer: int | None = None) -> None:
-        self.guided, self.coverage, self.layer = guided, coverage, layer
+    def __init__(self, guided: float, coverage: float, doubly: float = 0.0, layer: int | None = None) -> None:
+        self.guided, self.coverage, self.doubly, self.layer = guided, coverage, doubly, layer
 
     def tape(self, model: Generator) -> Tape:
         """Listens to the weights of one pass of the decoder."""
         return Tape(self._tap(model), keep_gradients=True)
 
     def _tap(self, model: Generator) -> str:
-        taps, where = model.decoder.attention_taps, "task.guided_alignment" if self.guided else "task.coverage_loss"
+        named = {"guided_alignment": self.guided, "coverage_loss": self.coverage, "doubly_stochastic": self.doubly}
+        taps, where = model.decoder.attention_taps, f"task.{next(key for key, weight in named.items() if weight)}"
         if not taps:
             fix = "use a decoder with attention, such as model.decoder.kind: luong, or leave this key out"
             raise SeqloomError("E_RECIPE", "this model has no attention over the source", where=where, fix=fix)
@@ -48,6 +50,8 @@ class AttentionLoss:
             total = total + self.guided * guided(weights, batch.alignment)
         if self.coverage:
             total = total + self.coverage * repeated(weights)
+        if self.doubly:
+            total = total + self.doubly * unevenness(weights, batch.target.mask)
         return total[batch.target.mask]
 
 
@@ -66,3 +70,15 @@ def repeated(weights: Float[Tensor, "B T S"]) -> Float[Tensor, "B T"]:
     """How much of each token's attention falls where earlier attention fell."""
     past = weights.cumsum(1) - weights
     return torch.minimum(weights, past).sum(-1)
+
+
+def unevenness(weights: Float[Tensor, "B T S"], said: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+    """How far every position's weights are from summing to 1 over the target, at each row's last real token.
+
+    What is no position of a row has no weight at any time, and nothing is asked of it.
+    """
+    real = weights.masked_fill(~said[..., None], 0.0)
+    there = (real.detach() > 0).any(1)  # B S
+    total = ((1 - real.sum(1)) ** 2 * there).sum(-1)  # B
+    last = torch.arange(said.shape[1], device=said.device) == said.sum(1, keepdim=True) - 1  # B T
+    return total[:, None] * last

@@ -27,16 +27,22 @@ class ExtraSettings(Protocol):
     def use(self) -> config.Settings: ...
 
 
-def with_front_end(model: object, kind: str) -> object:
-    """Raw settings of a model with a front end for sources of this kind, where they leave open which."""
+def with_front_end(model: object, source: SourceSettings) -> object:
+    """Raw settings of a model with parts that suit such a source, where they leave open which."""
     raw = {"kind": model or ENCODES} if model is None or isinstance(model, str) else model
     if not isinstance(raw, Mapping) or raw.get("kind", ENCODES) != ENCODES:
         return model
-    given = raw.get("source_embedding", {})
-    if not isinstance(given, Mapping) or "kind" in given:
-        return model
-    fitting = next(name for name in FRONTENDS if FRONTENDS[name].reads == kind)
-    return {"kind": ENCODES, **raw, "source_embedding": {"kind": fitting, **given}}
+    fitting = next(name for name in FRONTENDS if FRONTENDS[name].reads == kind_of(source))
+    parts = {"source_embedding": {"kind": fitting}, **source.suits()}
+    return {"kind": ENCODES, **raw, **{name: _completed(raw.get(name, {}), usual) for name, usual in parts.items()}}
+
+
+def _completed(given: object, usual: Mapping[str, object]) -> object:
+    """What is said of a part, and what is usual of it where another kind of it was not chosen."""
+    given = {"kind": given} if isinstance(given, str) else given
+    if not isinstance(given, Mapping) or given.get("kind", usual["kind"]) != usual["kind"]:
+        return given
+    return {**usual, **given}
 
 
 def check_source(
@@ -54,6 +60,16 @@ def check_source(
         fitting = ", ".join(name for name in FRONTENDS if FRONTENDS[name].reads == kind)
         told = "target_embedding" if front is None else f"source_embedding: {kind_of(front)}"
         raise ValueError(f"model.{told} reads {reads}, and the source is {kind}; use: {fitting}")
+    if front is not None:
+        _check_geometry(front, source)
+
+
+def _check_geometry(front: config.Settings, source: SourceSettings) -> None:
+    """A front end that repeats what the source's settings say must not say anything else."""
+    for key, expected in source.suits().get("source_embedding", {}).items():
+        if (found := front.model_dump().get(key)) != expected:
+            fix = "it follows from the source; leave it out"
+            raise ValueError(f"model.source_embedding.{key}: {found}, but the source has {expected}; {fix}")
 
 
 def _refuse_tokens(

@@ -63,7 +63,8 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
         risk: Risk | None = None  # minimise the expected cost of a metric: to fine-tune a trained run with
         guided_alignment: float = Field(0.0, ge=0.0)  # weight of the loss that pulls attention to the data's alignments
         coverage_loss: float = Field(0.0, ge=0.0)  # weight of the loss on attending again to what was attended to
-        attention_layer: int | None = Field(None, ge=1)  # whose weights these two see; null: the last that attends
+        doubly_stochastic: float = Field(0.0, ge=0.0)  # weight of the loss on positions not looked at about once in all
+        attention_layer: int | None = Field(None, ge=1)  # whose weights these see; null: the last that attends
 
         @model_validator(mode="after")
         def _edits_can_be_drawn(self) -> Transduce.Settings:
@@ -99,11 +100,11 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
         @model_validator(mode="after")
         def _something_to_look_at(self) -> Transduce.Settings:
             if self.attention_layer is not None and not self.watches:
-                raise ValueError("attention_layer: neither guided_alignment nor coverage_loss asks for it")
+                raise ValueError("attention_layer: no guided_alignment, coverage_loss or doubly_stochastic asks for it")
             if self.guided_alignment and (self.source_noise.drop or self.source_noise.swap):
                 raise ValueError("guided_alignment: source_noise.drop and swap move the tokens that alignments name")
             if self.watches and self.risk is not None and not self.risk.nll:
-                raise ValueError("risk.nll: 0 leaves out the loss that guided_alignment and coverage_loss are added to")
+                raise ValueError("risk.nll: 0 leaves out the loss that losses on the attention are added to")
             return self
 
         @property
@@ -123,7 +124,7 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
         @property
         def watches(self) -> bool:
             """Is anything asked of the attention?"""
-            return self.guided_alignment > 0 or self.coverage_loss > 0
+            return self.guided_alignment > 0 or self.coverage_loss > 0 or self.doubly_stochastic > 0
 
     def __init__(
         self,
@@ -146,7 +147,9 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
         if settings.risk is not None:
             assert decode is not None, "a metric judges text"
             self.risk = ExpectedRisk(settings.risk, decode, searching.limits)
-        self.looking = AttentionLoss(settings.guided_alignment, settings.coverage_loss, settings.attention_layer)
+        self.looking = AttentionLoss(
+            settings.guided_alignment, settings.coverage_loss, settings.doubly_stochastic, settings.attention_layer
+        )
 
     def collate(self, examples: Sequence[Pair]) -> Batch:
         return collate_pairs(examples)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 INSTALL = "pip install 'seqloom[demo]'"
 PAIRS = "{pairs}"  # stands in a demo's recipe for the path of its pairs
@@ -15,9 +16,12 @@ class Demo:
 
     name: str
     about: str  # what is learned, one line
-    pairs: Callable[[], Iterator[tuple[str, str]]]  # the same pairs at every call
+    pairs: Callable[[], Iterator[tuple[str, ...]]]  # source, target, further references; the same at every call
     recipe: str  # commented YAML, with PAIRS where the path goes
     sources: str  # what one source is, in the plural: words, phrases
     units: tuple[tuple[str, Callable[[str], Iterable[str]]], tuple[str, Callable[[str], Iterable[str]]]]
     question: str  # a source of one's own, for the first command to type afterwards
+    held_out: Mapping[str, Callable[[], Iterator[tuple[str, ...]]]] = field(default_factory=dict)  # dev, test
+    beside: Callable[[Path], None] | None = None  # writes the files that sources are, where pairs only name them
+    score: str = "dot"  # another score of its attention, to compare with
     called: Mapping[str, str] = field(default_factory=dict)  # metrics by kind, as people of this trade name them

@@ -197,7 +197,7 @@ function drawSaid() {
   parts.said.replaceChildren(
     el('div', {},
       el('h2', { class: 'soft' }, 'It read'), el('p', { class: 'text', dir: 'auto' }, text), ...further,
-      line('source', text, units(source).map((unit, index) => token(unit, index, 'source'))),
+      answer().picture ? seen(null) : answer().regions ? '' : line('source', text, units(source).map((unit, index) => token(unit, index, 'source'))),
       el('h2', { class: 'soft' }, 'It said'), el('p', { class: 'text answer', dir: 'auto' }, said || '(nothing)'),
       line('output', said, units(output).map(saidToken)),
       scale('doubt', 'sure', 'improbable'),
@@ -286,8 +286,35 @@ function ribbons() {
     svg('svg', { viewBox: `0 0 100 ${height}`, height, preserveAspectRatio: 'none', role: 'img', 'aria-label': title }, ...curves),
     side(rows, store.rows, rows === 'output' ? 'said' : 'read', 'right'));
 }
+/** The picture that was read, darkened where nobody looked; without weights as it is. */
+function seen(weights) {
+  const { uri, rows, columns } = answer().picture;
+  const frame = el('div', { class: 'seen' }, el('img', { src: uri, alt: '' }));
+  if (!weights) return frame;
+  const most = Math.max(...weights, 1e-9), veil = el('canvas', { width: columns, height: rows, 'aria-hidden': 'true' });
+  const pixels = new ImageData(columns, rows);
+  weights.forEach((weight, place) => pixels.data.set([12, 14, 20, Math.round(225 * (1 - Math.sqrt(weight / most)))], 4 * place));
+  veil.getContext('2d').putImageData(pixels, 0, 0);
+  frame.append(veil);
+  return frame;
+}
+function pictures() {
+  const { rows, columns } = answer().picture;
+  const figures = store.weights.map((row, index) => {
+    const regions = row.slice(0, rows * columns), inside = regions.reduce((sum, weight) => sum + weight, 0);
+    const label = visible(store.rows[index].label);
+    return el('figure', { tabindex: 0, 'data-side': 'output', 'data-unit': index, 'aria-label': `${label}: ${whole(inside)} of its look is inside of the picture` },
+      seen(regions), el('figcaption', {}, el('b', { class: 'label', dir: 'auto' }, label),
+        el('span', { class: 'soft' }, `p ${percent(sureness(store.rows[index]))}`), el('span', { class: 'soft' }, `${whole(1 - inside)} elsewhere`)));
+  });
+  return roving(el('div', { class: 'figures', role: 'group', 'aria-label': 'where each token looked in the picture' }, ...figures), 'figure');
+}
+/** Is there a picture to draw these weights on? */
+const pictured = () => Boolean(answer().picture) && KINDS[store.kind].columns === 'source' && KINDS[store.kind].rows === 'output';
 function drawMap() {
-  parts.map.replaceChildren(store.weights === null ? '' : store.view === 'map' ? heatMap() : ribbons());
+  const views = { picture: pictures, map: heatMap, ribbons };
+  const view = store.view === 'picture' && !pictured() ? 'map' : store.view;
+  parts.map.replaceChildren(store.weights === null ? '' : views[view]());
   paint();
 }
 
@@ -356,6 +383,8 @@ function most(list, weightOf) {
 function readout(lit) {
   const { rows, columns, weights } = store, { verb, by } = KINDS[store.kind];
   if (!weights) return '';
+  const veiled = store.view === 'picture' && pictured();
+  if (veiled && !lit) return `${where()}: bright where it looked, each picture by its own brightest region; point at one`;
   if (!lit || (lit.row === null && lit.column === null)) return `${where()}: point at a token, a cell or a ribbon; a click keeps it`;
   if (lit.row === null) return `${quoted(columns[lit.column].label)} ${by} ${most(rows, (row) => weights[row][lit.column])}`;
   const who = `${quoted(rows[lit.row].label)} ${verb}`;
@@ -392,7 +421,8 @@ function drawControls() {
   const focused = document.activeElement.closest?.('[data-control]')?.dataset.control;
   const shown = [];
   if (stack) {
-    shown.push(choice('view', { map: 'heat map', ribbons: 'ribbons' }, (view) => change({ view })));
+    const views = { ...(pictured() ? { picture: 'picture' } : {}), map: 'heat map', ribbons: 'ribbons' };
+    shown.push(choice('view', views, (view) => change({ view })));
     if (Object.keys(names).length > 1) shown.push(choice('kind', names, (kind) => change({ kind, pinned: null, lit: null })));
     if (stack.shape[0] > 1) shown.push(selector('layer', counted('layer', stack, 0), store.layer, (layer) => change({ layer })));
     if (stack.shape[1] > 1) shown.push(selector('head', counted('head', stack, 1), store.head, (head) => change({ head })));
@@ -402,7 +432,7 @@ function drawControls() {
     const box = el('input', { type: 'checkbox', checked: store.words, onchange });
     shown.push(el('label', { 'data-control': 'words' }, box, 'whole words'));
   }
-  if (stack) shown.push(scale('look', '0', '100 %'));
+  if (stack && !(store.view === 'picture' && pictured())) shown.push(scale('look', '0', '100 %'));
   parts.controls.replaceChildren(...shown);
   if (focused) parts.controls.querySelector(`[data-control="${focused}"] :is(select, :checked, [type=checkbox])`)?.focus();
 }
@@ -568,6 +598,7 @@ function change(wishes) {
 /** Show another answer. */
 function drawAnswer(index) {
   Object.assign(store, { at: index, pinned: null, lit: null });
+  if (Boolean(answer().picture) !== (store.view === 'picture')) store.view = answer().picture ? 'picture' : 'map';
   prepare(answer());
   settle();
   drawSaid();
