@@ -174,7 +174,7 @@ class Retriever:
 
     def _answers(self, texts: Sequence[Piece], asked: Asked) -> list[Prediction]:
         answers = [passed_over(text, extras) for text, extras in texts]
-        encoded = self.reader.encoded(texts)
+        encoded, _ = self.reader.encoded(texts)  # questions are texts: no file can be at fault
         scores, places = self.index.nearest(self.queries([*encoded.values()]), asked.n_best)
         for row, (place, read) in enumerate(encoded.items()):
             found = zip(scores[row].tolist(), places[row].tolist(), strict=True)
