@@ -35,6 +35,7 @@ SOURCE_VOCABULARY, TARGET_VOCABULARY, EXTRA_VOCABULARY = 12, 10, 10
 WIDTH = 4
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 FRAME_ENCODERS = [kind for kind in ENCODERS if not ENCODERS[kind].reads_words]  # frames, and tags, have no words
+KEEPING_ENCODERS = [kind for kind in FRAME_ENCODERS if not ENCODERS[kind].shrinks]  # those that extras can have
 Raw = dict[str, object]
 M = TypeVar("M", bound=nn.Module)
 T = TypeVar("T")
@@ -442,7 +443,7 @@ def _extra_cases() -> Iterator[Case]:
     def extra(kind: str, **wanted: object) -> Raw:
         return {"embedding": {"kind": "learned", "width": 3}, "encoder": small(ENCODERS, kind, **wanted)}
 
-    for kind in FRAME_ENCODERS:
+    for kind in KEEPING_ENCODERS:
         yield Case(f"extra={kind}", model(), {"tags": extra(kind, width=6)})
     for kind in DECODERS:
         raw = model(decoder=small(DECODERS, kind))
@@ -504,6 +505,11 @@ def _frame_cases() -> Iterator[Case]:
         yield Case(f"frames->{kind}", model(source_embedding=frames, encoder=small(ENCODERS, kind)))
     for kind in DECODERS:
         yield Case(f"frames->rnn->{kind}", model(source_embedding=frames, decoder=small(DECODERS, kind)))
+    for encoder in (kind for kind in ENCODERS if ENCODERS[kind].shrinks):
+        for kind in DECODERS:
+            raw = model(source_embedding=frames, encoder=small(ENCODERS, encoder), decoder=small(DECODERS, kind))
+            if not Case(kind, model(decoder=small(DECODERS, kind))).settings.decoder.in_place:
+                yield Case(f"frames->{encoder}->{kind}", raw)
 
 
 TABLE_CASES = list(_table_cases())

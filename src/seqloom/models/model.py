@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from torch import nn
 
 from seqloom import config
-from seqloom.batch import Source, Tokens
+from seqloom.batch import Batch, Source, Tokens
 from seqloom.config import Kind, Table, kind_of
 from seqloom.models.contracts import Decoder, DecoderSettings, Encoder, Head, Memory, State
 from seqloom.models.copying import ReadsCopies, copyable
@@ -20,11 +20,12 @@ from seqloom.models.generator import Generator, GeneratorSettings, Network
 from seqloom.models.heads import HEADS, Linear, Repeat
 from seqloom.models.joint import Joint
 from seqloom.models.language import LanguageModel
-from seqloom.models.memories import FURTHER, FurtherSource, joined
+from seqloom.models.memories import FURTHER, FurtherSource, joined, spread_out
 from seqloom.models.rnn import Luong, RecurrentEncoder
 from seqloom.models.tables import DECODERS, ENCODERS
 from seqloom.nn.frontends import EMBEDDINGS, FRONTENDS, Embedding, Frontend, Learned, OneHot
-from seqloom.shapes import Rows, StepLogProbs
+from seqloom.nn.tape import Tape
+from seqloom.shapes import Float, Rows, StepLogProbs, Tensor
 
 
 def _usual_head(chosen: Mapping[str, object]) -> config.Settings:
@@ -79,6 +80,19 @@ class EncoderDecoder(Generator):
                 raise ValueError(
                     "head: copy points with the decoder's attention, and there is none; set decoder.attention"
                 )
+            return self
+
+        @model_validator(mode="after")
+        def _places_are_kept(self) -> EncoderDecoder.Settings:
+            if not ENCODERS[kind_of(self.encoder)].shrinks:
+                return self
+            fewer = f"a {kind_of(self.encoder)} encoder leaves fewer positions than the source has"
+            if self.decoder.in_place:
+                raise ValueError(f"encoder: {fewer}, and every tag belongs to one; use rnn or transformer")
+            if HEADS[kind_of(self.head)].copies:
+                raise ValueError(f"encoder: {fewer}, and head: copy points at each; use rnn or transformer")
+            if self.decoder.apart:
+                raise ValueError(f"encoder: {fewer}, and the decoder compares them one by one; use rnn or transformer")
             return self
 
         @property
@@ -187,6 +201,15 @@ class EncoderDecoder(Generator):
         """The encoder of each source in turn; the first one's reads those that share it."""
         further = [extra for extra in self.extras.values() if isinstance(extra, FurtherSource)]
         return [self.encoder, *(extra.reader(self.encoder) for extra in further)]
+
+    def attended(self, tape: Tape, batch: Batch) -> list[Float[Tensor, "B H T S"]]:
+        """Where a position of the memory stands for several of the source, its weight is spread evenly over these."""
+        layers = super().attended(tape, batch)
+        factors = [reader.reduction for reader in self.readers()]
+        if max(factors) == 1:
+            return layers
+        masks = [source.mask for source in batch.sources.values()][: len(factors)]
+        return [spread_out(weights, masks, factors) for weights in layers]
 
     def start(self, sources: Mapping[str, Source], hypotheses: int) -> State:
         memories = self.encode(sources)

@@ -8,6 +8,7 @@ from seqloom.models.contracts import Decoder, Encoder
 from seqloom.models.convolution import ConvolutionalEncoder
 from seqloom.models.labels import Label, LabelSet, Number, Tags
 from seqloom.models.monotonic import Monotonic
+from seqloom.models.pyramid import PyramidEncoder
 from seqloom.models.rnn import Bahdanau, Luong, RecurrentDecoder, RecurrentEncoder
 from seqloom.models.spans import Span
 from seqloom.models.spelling import SpelledEncoder
@@ -21,6 +22,7 @@ ENCODERS: Table[Encoder] = Table(
         "convolution": ConvolutionalEncoder,
         "bag": Bag,
         "spelled": SpelledEncoder,
+        "pyramid": PyramidEncoder,
     },
 )
 DECODERS: Table[Decoder] = Table(
