@@ -208,10 +208,10 @@ class Recipe(Settings):
         kind = source.get("kind") if isinstance(source, Mapping) else source
         if not isinstance(raw, Mapping) or not isinstance(kind, str) or kind == TEXT or kind not in [*CODECS]:
             return raw
-        data = raw.get("data")
-        if isinstance(data, Mapping) and cast(type[SourceSettings], CODECS.settings_class(kind)).in_files:
+        data, chosen = raw.get("data"), cast(type[SourceSettings], CODECS.settings_class(kind))
+        if isinstance(data, Mapping) and chosen.in_files:
             data = {"in_files": True, **data}
-        return {**raw, "data": data, "model": with_front_end(raw.get("model"), kind)}
+        return {**raw, "data": data, "model": with_front_end(raw.get("model"), chosen.form)}
 
     @model_validator(mode="after")
     def _source_is_read(self) -> Recipe:

@@ -37,6 +37,7 @@ class SourceSettings(config.Settings):
 
     kind: str
     in_files: ClassVar[bool] = False  # True: a source is a file by itself, which the data only name
+    form: ClassVar[str]  # what a model gets of it, which its front end must read: "text", "frames"
 
 
 class SourceCodec(ABC):
@@ -77,6 +78,10 @@ class SourceCodec(ABC):
     @abstractmethod
     def cut(self, text: str, rng: Random | None = None) -> Cut:
         """The S positions of a source; with an rng a random segmentation where there is one."""
+
+    def recut(self, text: str, read: Read, rng: Random) -> Cut:
+        """The positions of a source as training reads them this time; `read` is what it is without an rng."""
+        return self.cut(text, rng)
 
     @abstractmethod
     def numbers(self, cut: Cut) -> Read:

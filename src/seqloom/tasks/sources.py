@@ -27,15 +27,15 @@ class ExtraSettings(Protocol):
     def use(self) -> config.Settings: ...
 
 
-def with_front_end(model: object, kind: str) -> object:
-    """Raw settings of a model with a front end for sources of this kind, where they leave open which."""
+def with_front_end(model: object, form: str) -> object:
+    """Raw settings of a model with a front end for sources of this form, where they leave open which."""
     raw = {"kind": model or ENCODES} if model is None or isinstance(model, str) else model
     if not isinstance(raw, Mapping) or raw.get("kind", ENCODES) != ENCODES:
         return model
     given = raw.get("source_embedding", {})
     if not isinstance(given, Mapping) or "kind" in given:
         return model
-    fitting = next(name for name in FRONTENDS if FRONTENDS[name].reads == kind)
+    fitting = next(name for name in FRONTENDS if FRONTENDS[name].reads == form)
     return {"kind": ENCODES, **raw, "source_embedding": {"kind": fitting, **given}}
 
 
@@ -50,8 +50,8 @@ def check_source(
     if kind != TEXT:
         _refuse_tokens(kind, model, task, extras)
     reads = TEXT if front is None else FRONTENDS[kind_of(front)].reads
-    if reads != kind:
-        fitting = ", ".join(name for name in FRONTENDS if FRONTENDS[name].reads == kind)
+    if reads != source.form:
+        fitting = ", ".join(name for name in FRONTENDS if FRONTENDS[name].reads == source.form)
         told = "target_embedding" if front is None else f"source_embedding: {kind_of(front)}"
         raise ValueError(f"model.{told} reads {reads}, and the source is {kind}; use: {fitting}")
 
