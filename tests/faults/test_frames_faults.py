@@ -120,7 +120,7 @@ def test_prediction_names_the_file(name: str, trained: Path, seqloom: Command, t
     line = answer.refused(code, status)
     assert str(tmp_path / "6.npy") in line
     assert said in line
-    assert not answer.out
+    assert not answer.out.strip()
 
 
 def test_blank_lines_are_empty_answers(trained: Path, seqloom: Command, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ class Asked(Settings):
     prefix: str = ""  # every output begins with this
     split: bool | None = None  # paragraphs into sentences; null: for runs that learned single sentences
     on_long: Literal["error", "split", "skip"] = "error"
+    on_bad_file: Literal["error", "skip"] = "error"  # a source that is a file which cannot be read
     batch_tokens: int = Field(4096, ge=1)
 
     @model_validator(mode="after")

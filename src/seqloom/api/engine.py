@@ -153,8 +153,8 @@ class Engine:
         return validated(Limits, {**dict(self.card.limits), **given}, "limits")
 
     def _answers(self, texts: Sequence[Piece], asked: Asked) -> list[Prediction]:
-        answers = [passed_over(text, extras) for text, extras in texts]
-        encoded = self.reader.encoded(texts)
+        encoded, faults = self.reader.encoded(texts, asked)
+        answers = [passed_over(*piece, faults.get(place)) for place, piece in enumerate(texts)]
         for place, found in zip(encoded, self._found(list(encoded.values()), asked), strict=True):
             text, extras = texts[place]
             best = found[: asked.n_best]

@@ -149,8 +149,8 @@ class Model:
 
     def _answers(self, texts: Sequence[Piece], options: Options) -> list[Prediction]:
         """Batched by length, answered, and put back in order."""
-        answers = [passed_over(text, extras) for text, extras in texts]
-        encoded = self.reader.encoded(texts)
+        encoded, faults = self.reader.encoded(texts, options)
+        answers = [passed_over(*piece, faults.get(place)) for place, piece in enumerate(texts)]
         places = list(encoded)
         lengths = np.array([encoded[i].length for i in places], dtype=np.int64)
         batches = [[places[row] for row in batch] for batch in self._batches(lengths, options)]

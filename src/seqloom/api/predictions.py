@@ -8,6 +8,7 @@ from html import escape
 
 from seqloom.config import Plain
 from seqloom.data.codecs import Encoded
+from seqloom.errors import SeqloomError
 from seqloom.metrics.calibration import Calibration
 
 
@@ -44,6 +45,7 @@ class Prediction:
     length: int = 0  # of the source, in tokens
     skipped: bool = False  # an empty or over-long line that was passed over
     extras: Mapping[str, str] = field(default_factory=dict)  # what was asked besides the source
+    fault: SeqloomError | None = None  # why the file that is the source could not be read
 
     @property
     def best(self) -> Output:
@@ -73,6 +75,7 @@ class Prediction:
             "confidence": self.confidence,
             "unknown": self.unknown,
             "skipped": self.skipped,
+            **({} if self.fault is None else {"error": self.fault.line}),
             "hypotheses": [output.as_dict() for output in self.hypotheses],
         }
 
@@ -112,9 +115,9 @@ def answered(
 EMPTY = Output(text="", tokens=(), token_scores=(), log_prob=0.0, score=0.0, truncated=False)
 
 
-def passed_over(source: str, extras: Mapping[str, str]) -> Prediction:
+def passed_over(source: str, extras: Mapping[str, str], fault: SeqloomError | None = None) -> Prediction:
     """The answer to a line that is not for the model: nothing, so that lines in are lines out."""
-    return Prediction(source, (EMPTY,), confidence=0.0, skipped=True, extras=extras)
+    return Prediction(source, (EMPTY,), confidence=0.0, skipped=True, extras=extras, fault=fault)
 
 
 def joined(source: str, parts: list[Prediction], gaps: list[str], extras: Mapping[str, str]) -> Prediction:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
 from seqloom.api.asked import Asked
-from seqloom.api.predictions import Prediction, joined
+from seqloom.api.predictions import Prediction, joined, passed_over
 from seqloom.data.codecs import Codecs, Encoded
 from seqloom.data.examples import Inputs, named_at
 from seqloom.data.sentences import split_sentences
+from seqloom.data.source import SourceCodec
 from seqloom.errors import SeqloomError
 
 CHUNK_LINES = 4096  # lines that are sorted by length together; bounds memory on endless input
+FILE_FAULTS = ("E_DATA", "E_FILE")  # of a source that is a file by itself
 SENTENCES_PER_LINE = 1.2  # a run whose training lines hold more than this learned paragraphs, and gets paragraphs
 
 Piece = tuple[str, dict[str, str]]  # what is answered by itself: a text and the extras of its line
@@ -54,18 +57,31 @@ class Reader:
         while lines := list(islice(iterator, chunk)):
             pieces: list[Piece] = []
             plans: list[tuple[str, dict[str, str], list[str]]] = []  # per line, also the gap after each of its pieces
-            for number, inputs in lines:
-                line, extras, parts = self.read(inputs, asked, _place(name, number))
+            faults = Faults(self.codecs.source, asked)
+            for place, (number, inputs) in enumerate(lines):
+                line, extras, parts = *self.codecs.texts(inputs), list[tuple[str, str]]()
+                with faults.at(place):
+                    line, extras, parts = self.read(inputs, asked, _place(name, number))
                 pieces += [(text, extras) for text, _ in parts]
                 plans.append((line, extras, [gap for _, gap in parts]))
             answers = iter(answer(pieces))
-            for line, extras, gaps in plans:
-                yield joined(line, list(islice(answers, len(gaps))), gaps, extras)
+            for place, (line, extras, gaps) in enumerate(plans):
+                if place in faults.found:
+                    yield passed_over(line, extras, faults.found[place])
+                else:
+                    yield joined(line, list(islice(answers, len(gaps))), gaps, extras)
 
     def refuse_long(self, texts: Iterable[Inputs], asked: Asked, name: str = "") -> None:
-        """Look for sources over the recipe's maximum that were not provided for, before the first answer."""
+        """Look for sources over the recipe's maximum that were not provided for, before the first answer.
+
+        Files that cannot be read may be passed over where others can.
+        """
+        faults, number = Faults(self.codecs.source, asked), 0
         for number, inputs in enumerate(texts, start=1):
-            self.read(inputs, asked, _place(name, number))
+            with faults.at(number):
+                self.read(inputs, asked, _place(name, number))
+        if faults.found and len(faults.found) == number:
+            raise next(iter(faults.found.values()))
 
     def read(self, inputs: Inputs, asked: Asked, where: str) -> tuple[str, dict[str, str], list[tuple[str, str]]]:
         """A line's source, its extras (the same for all of its parts), and its parts with the gaps between them."""
@@ -74,14 +90,17 @@ class Reader:
         with named_at(line, where):
             return line, extras, self._parts(line, asked, where)
 
-    def encoded(self, pieces: Sequence[Piece]) -> dict[int, Encoded]:
-        """Those that hold something to read, by their place."""
-        return {
-            place: read
-            for place, (text, extras) in enumerate(pieces)
-            if (text.strip() or self.codecs.continues)
-            and ((read := self.codecs.encode({**extras, "source": text})).own or self.codecs.continues)
-        }
+    def encoded(self, pieces: Sequence[Piece], asked: Asked) -> tuple[dict[int, Encoded], dict[int, SeqloomError]]:
+        """Those that hold something to read, by their place; and what is wrong with files that hold nothing."""
+        found, faults = dict[int, Encoded](), Faults(self.codecs.source, asked)
+        for place, (text, extras) in enumerate(pieces):
+            if not text.strip() and not self.codecs.continues:
+                continue
+            with faults.at(place):
+                read = self.codecs.encode({**extras, "source": text})
+                if read.own or self.codecs.continues:
+                    found[place] = read
+        return found, faults.found
 
     def _refuse_long_extras(self, extras: Mapping[str, str], where: str) -> None:
         for name, text in extras.items():
@@ -126,6 +145,24 @@ class Reader:
             what, remedy = f"a word of {count:,} tokens cannot be split, the recipe's maximum is {most:,}", "skip"
         fix = f"--on-long {remedy}, or a larger data.limits.max_source in training"
         raise SeqloomError("E_LONG", what, where=where, fix=fix)
+
+
+class Faults:
+    """Files that cannot be read, by the place of their line: told behind the others, where that is asked."""
+
+    def __init__(self, source: SourceCodec, asked: Asked) -> None:
+        self.passes = source.settings.in_files and asked.on_bad_file == "skip"
+        self.found: dict[int, SeqloomError] = {}
+
+    @contextmanager
+    def at(self, place: int) -> Iterator[None]:
+        """Inside, an error about a file is kept instead of raised."""
+        try:
+            yield
+        except SeqloomError as error:
+            if not self.passes or error.code not in FILE_FAULTS:
+                raise
+            self.found[place] = error
 
 
 def _place(name: str, number: int) -> str:

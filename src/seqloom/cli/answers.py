@@ -63,6 +63,7 @@ class Job(Generic[A]):
 
     def __post_init__(self) -> None:
         self.lines = self.empty = self.long = self.truncated = 0
+        self.unread: list[SeqloomError] = []
         self.tokens = self.source_tokens = 0
         self.unknown = 0.0
 
@@ -116,6 +117,19 @@ class Job(Generic[A]):
                 out.write(_written(prediction, number, self.form, keep_breaks), flush)
         if not self.quiet:
             say.talk(self._summary(time.monotonic() - started_at, tally))
+        self._tell_unread()
+
+    def _tell_unread(self) -> None:
+        """A line for each source that could not be read, and the exit code of the first."""
+        if len(self.unread) < self.lines:
+            for fault in self.unread:
+                say.talk(fault.line)
+        if not self.unread:
+            return
+        if len(self.unread) == self.lines:
+            raise self.unread[0]
+        what = f"{len(self.unread):,} of {self.lines:,} sources could not be read; their answers are empty"
+        raise SeqloomError(self.unread[0].code, what, fix="the lines above say which; --on-bad-file error stops")
 
     def _count(self, prediction: Prediction) -> None:
         self.lines += 1
@@ -123,7 +137,9 @@ class Job(Generic[A]):
         self.source_tokens += prediction.length
         self.unknown += prediction.unknown * prediction.length
         self.truncated += prediction.best.truncated
-        if prediction.skipped:
+        if prediction.fault is not None:
+            self.unread.append(prediction.fault)
+        elif prediction.skipped:
             self.empty += not prediction.source.strip()
             self.long += bool(prediction.source.strip())
 

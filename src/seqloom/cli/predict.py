@@ -119,6 +119,9 @@ def command(
     on_long: str = typer.Option(
         "error", "--on-long", metavar="error|split|skip", help="Sources over the recipe's maximum."
     ),
+    on_bad_file: str = typer.Option(
+        "skip", "--on-bad-file", metavar="error|skip", help="Files of sources that cannot be read: empty answers."
+    ),
     on_bad_utf8: str = typer.Option(
         "error", "--on-bad-utf8", metavar="ACTION", help="Lines that are not UTF-8: error, skip or replace."
     ),
@@ -175,6 +178,7 @@ def command(
         "replace_unknown": replace_unknown,
         "split": split,
         "on_long": on_long,
+        "on_bad_file": on_bad_file,
         "shortlist": shortlist,
         "deterministic": deterministic,
     }
@@ -281,8 +285,13 @@ def _places(places: list[str], ensemble: bool, has_text: bool) -> tuple[list[str
 
 
 def _may_be_run(place: str) -> bool:
-    """A folder is, but for one of arrays, which are inputs."""
-    return Path(place).is_dir() and not any(Path(place).glob("*.npy"))
+    """A folder is, but for one of files that are sources by themselves: arrays, sounds."""
+    if not Path(place).is_dir():
+        return False
+    from seqloom.data.codecs import CODECS
+
+    known = {suffix for kind in CODECS for suffix in CODECS[kind].suffixes}
+    return not any(one.suffix.lower() in known for one in Path(place).iterdir())
 
 
 def _strategy(

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from seqloom.data.arrays import MAX_FEATURES, Header, Values, files_in
+from seqloom.data.arrays import MAX_FEATURES, SUFFIX, Header, Values, files_in
 from seqloom.data.masking import Masks
 from seqloom.data.source import Cut, Read, SourceCodec, SourceSettings, Texts, in_folder
 from seqloom.errors import SeqloomError
@@ -43,6 +43,7 @@ class FramesCodec(SourceCodec):
     """A file of frames <-> normalised numbers. Another kind of file overrides how it is read, and how often."""
 
     unit, tagged = "frame", "frame"
+    suffixes = (SUFFIX,)
     uneven = "give one tag for each frame; where so many frames share one, say so: source.stack"
 
     class Settings(FrameSettings):

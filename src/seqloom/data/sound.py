@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from seqloom.data.arrays import Values
-from seqloom.data.clips import Clip, clips_in, required
+from seqloom.data.clips import SUFFIXES, Clip, clips_in, required
 from seqloom.data.frames import FramesCodec, FrameSettings
 from seqloom.data.resampling import Samples, length_of, resampled
 from seqloom.data.source import Read, SourceSettings
@@ -28,6 +28,8 @@ Speed = Annotated[float, Field(ge=0.25, le=4.0)]
 
 class SoundCodec(FramesCodec):
     """A file of sound <-> normalised log-mel frames."""
+
+    suffixes = SUFFIXES
 
     class Settings(FrameSettings):
         kind: Literal["sound"] = "sound"

@@ -46,6 +46,7 @@ class SourceCodec(ABC):
     unit: ClassVar[str]  # what its positions are called: "token"
     tagged: ClassVar[str]  # what has a tag of its own, where every part has one: "word"
     uneven: ClassVar[str]  # what to do where there are not as many tags as that
+    suffixes: ClassVar[tuple[str, ...]] = ()  # of files that are such sources by themselves
     settings: SourceSettings
 
     @classmethod
