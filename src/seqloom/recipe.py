@@ -281,6 +281,16 @@ class Recipe(Settings):
         return self
 
     @model_validator(mode="after")
+    def _ctc_is_there(self) -> Recipe:
+        if self.task.ctc and not self.model.has_ctc:
+            raise ValueError("task.ctc: the model has no such part; set model.ctc: true, or leave this out")
+        if self.model.has_ctc and not self.task.ctc:
+            raise ValueError("model.ctc: nothing trains it; set task.ctc, such as 0.3, or leave this out")
+        if self.search.ctc and not self.model.has_ctc:
+            raise ValueError("search.ctc: the model has no such part; train with model.ctc: true and task.ctc: 0.3")
+        return self
+
+    @model_validator(mode="after")
     def _labels_are_not_read(self) -> Recipe:
         if self.model.in_place and self.extras:
             raise ValueError("extras: a tag belongs to a word of the source, and there is none for further sources")

@@ -11,7 +11,7 @@ import json
 import math
 from pathlib import Path
 from random import Random
-from typing import Literal, cast
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +43,7 @@ class FramesCodec(SourceCodec):
     """A file of frames <-> normalised numbers. Another kind of file overrides how it is read, and how often."""
 
     unit, tagged = "frame", "frame"
-    suffixes = (SUFFIX,)
+    suffixes: ClassVar[tuple[str, ...]] = (SUFFIX,)
     uneven = "give one tag for each frame; where so many frames share one, say so: source.stack"
 
     class Settings(FrameSettings):

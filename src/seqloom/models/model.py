@@ -23,8 +23,9 @@ from seqloom.models.language import LanguageModel
 from seqloom.models.memories import FURTHER, FurtherSource, joined, spread_out
 from seqloom.models.rnn import Luong, RecurrentEncoder
 from seqloom.models.tables import DECODERS, ENCODERS
+from seqloom.nn.ctc import CTC, Ctc
 from seqloom.nn.frontends import EMBEDDINGS, FRONTENDS, Embedding, Frontend, Learned, OneHot
-from seqloom.nn.tape import Tape
+from seqloom.nn.tape import Tape, listening, tap
 from seqloom.shapes import Float, Rows, StepLogProbs, Tensor
 
 
@@ -46,6 +47,7 @@ class EncoderDecoder(Generator):
         encoder: Annotated[config.Settings, Kind(ENCODERS)] = RecurrentEncoder.Settings()
         decoder: Annotated[DecoderSettings, Kind(DECODERS)] = Luong.Settings()
         head: Annotated[config.Settings, Kind(HEADS)] = Field(default_factory=_usual_head)
+        ctc: bool = False  # the encoder says tokens by itself as well: for `task.ctc` and `search.ctc`
 
         @field_validator("decoder")
         @classmethod
@@ -95,9 +97,21 @@ class EncoderDecoder(Generator):
                 raise ValueError(f"encoder: {fewer}, and the decoder compares them one by one; use rnn or transformer")
             return self
 
+        @model_validator(mode="after")
+        def _ctc_writes(self) -> EncoderDecoder.Settings:
+            if self.ctc and not self.decoder.listens:
+                raise ValueError(f"ctc: a {kind_of(self.decoder)} decoder says labels, and CTC writes; leave ctc out")
+            if self.ctc and HEADS[kind_of(self.head)].copies:
+                raise ValueError("ctc: it says tokens of the vocabulary, and head: copy says others; leave one out")
+            return self
+
         @property
         def takes_extras(self) -> bool:
             return True
+
+        @property
+        def has_ctc(self) -> bool:
+            return self.ctc
 
         @property
         def copies(self) -> bool:
@@ -189,9 +203,13 @@ class EncoderDecoder(Generator):
             settings.head, features=self.decoder.width, vocabulary=target_vocabulary, tied=tied
         )
 
+        self.ctc = Ctc(width=self.encoder.width, vocabulary=target_vocabulary) if settings.ctc else None
+
     def encode(self, sources: Mapping[str, Source]) -> dict[str, Memory]:
         """One memory, the extras' states behind the source's (`memories.joined`); or, in this order, each by itself."""
         memories: dict[str, Memory] = {"source": self.encoder(sources["source"])}
+        if self.ctc is not None and listening(CTC):
+            tap(CTC, self.ctc(memories["source"].states, memories["source"].mask))
         for key, extra in self.extras.items():
             name = key.removeprefix("extra_")
             memories[name] = extra(sources[name], self.encoder)

@@ -25,11 +25,8 @@ class AttentionLoss:
     def __init__(self, guided: float, coverage: float, layer: int | None = None) -> None:
         self.guided, self.coverage, self.layer = guided, coverage, layer
 
-    def tape(self, model: Generator) -> Tape:
-        """Listens to the weights of one pass of the decoder."""
-        return Tape(self._tap(model), keep_gradients=True)
-
-    def _tap(self, model: Generator) -> str:
+    def tap(self, model: Generator) -> str:
+        """Where the weights pass; a tape that keeps gradients listens there."""
         taps, where = model.decoder.attention_taps, "task.guided_alignment" if self.guided else "task.coverage_loss"
         if not taps:
             fix = "use a decoder with attention, such as model.decoder.kind: luong, or leave this key out"
@@ -42,7 +39,7 @@ class AttentionLoss:
     def values(self, tape: Tape, model: Generator, batch: Batch) -> Float[Tensor, "M"]:
         """What to add to the loss of each of the M real target tokens, after the pass that `tape` listened to."""
         assert batch.target is not None
-        weights = exact(tape.joined(self._tap(model), dim=2)).mean(1)  # B T S
+        weights = exact(tape.joined(self.tap(model), dim=2)).mean(1)  # B T S
         total = torch.zeros_like(weights[..., 0])  # B T
         if self.guided and batch.alignment is not None:  # a batch may hold none of those that are known
             total = total + self.guided * guided(weights, batch.alignment)
