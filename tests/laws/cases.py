@@ -204,12 +204,13 @@ def gradients(module: nn.Module, loss: Tensor) -> dict[str, Tensor]:
 
 
 _SPELLED = {"buckets": 7, "word_dropout": 0.0, "characters": {"width": WIDTH}, "words": {"width": WIDTH}}
+_OVER = {"halvings": 1, "over": {"kind": "transformer", "width": WIDTH, "heads": 2, "layers": 1, "dropout": 0.0}}
 
 
 def small(table: Table[T], kind: str, **wanted: object) -> Raw:
     """Settings of an entry, made tiny where it has such keys."""
     known = table.settings_class(kind).model_fields
-    tiny = {"width": WIDTH, "heads": 2, "dropout": 0.0, **_SPELLED, **wanted}
+    tiny = {"width": WIDTH, "heads": 2, "dropout": 0.0, **_SPELLED, **_OVER, **wanted}
     return {"kind": kind, **{key: value for key, value in tiny.items() if key in known}}
 
 

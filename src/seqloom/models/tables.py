@@ -12,6 +12,7 @@ from seqloom.models.pyramid import PyramidEncoder
 from seqloom.models.rnn import Bahdanau, Luong, RecurrentDecoder, RecurrentEncoder
 from seqloom.models.spans import Span
 from seqloom.models.spelling import SpelledEncoder
+from seqloom.models.subsampled import SubsampledEncoder
 from seqloom.models.transformer import TransformerDecoder, TransformerEncoder
 
 ENCODERS: Table[Encoder] = Table(
@@ -23,6 +24,7 @@ ENCODERS: Table[Encoder] = Table(
         "bag": Bag,
         "spelled": SpelledEncoder,
         "pyramid": PyramidEncoder,
+        "subsampled": SubsampledEncoder,
     },
 )
 DECODERS: Table[Decoder] = Table(

@@ -46,9 +46,7 @@ class SearchSettings(config.Settings):
 
     strategy: Annotated[config.Settings, Kind(STRATEGIES)] = Beam.Settings()
     limits: Limits = Limits()
-    ctc: float = Field(
-        0.0, ge=0.0, le=100.0
-    )  # weight of what the encoder says by itself
+    ctc: float = Field(0.0, ge=0.0, le=100.0)  # weight of what the encoder says by itself
 
 
 class Transduce(Task[Generator, Pair, list[Hypothesis]]):

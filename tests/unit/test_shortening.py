@@ -1,4 +1,4 @@
-"""The pyramid reads neighbours together, and attention over it is told in positions of the source."""
+"""Encoders that shorten a source; attention over what they leave is told in positions of the source."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from seqloom.batch import Batch, Frames, Tokens
 from seqloom.models.memories import ExtraSource, spread_out
 from seqloom.models.model import EncoderDecoder
 from seqloom.models.pyramid import PyramidEncoder
+from seqloom.models.subsampled import SubsampledEncoder
+from seqloom.nn.tape import Tape
 
 LENGTHS = (7, 1, 4, 2)
 
@@ -44,6 +46,33 @@ def test_the_upper_layer_reads_two_neighbours_side_by_side() -> None:
     torch.testing.assert_close(memory.summary[1], final)
 
 
+@pytest.mark.parametrize("over", ["transformer", "rnn", "convolution", "bag"])
+@pytest.mark.parametrize(("halvings", "left"), [(1, (4, 1, 2, 1)), (2, (2, 1, 1, 1))])
+def test_convolutions_halve_the_time_before_any_encoder(over: str, halvings: int, left: tuple[int, ...]) -> None:
+    raw = {"width": 6, "halvings": halvings, "over": {"kind": over, "width": 4}}
+    subsampled = SubsampledEncoder(SubsampledEncoder.Settings.model_validate(raw), embedding=None, frames=3).eval()
+    frames = some_frames()
+    with Tape("source.embedded") as tape:
+        memory = subsampled(frames)
+    assert tuple(memory.mask.sum(1).tolist()) == left
+    assert subsampled.reduction == 2**halvings
+    assert [one.shape for one in tape.steps("source.embedded")] == [frames.values.shape], "the source passes it once"
+    for row, length in enumerate(LENGTHS):  # what is behind a source's end changes nothing of it
+        alone = subsampled(Frames(frames.values[row : row + 1, :length], frames.mask[row : row + 1, :length]))
+        torch.testing.assert_close(memory.states[row, : left[row]], alone.states[0])
+
+
+def test_a_convolution_sees_its_window_and_no_more() -> None:
+    raw = {"width": 4, "halvings": 1, "kernel": 3, "over": {"kind": "bag", "width": 4}}
+    torch.manual_seed(1)
+    subsampled = SubsampledEncoder(SubsampledEncoder.Settings.model_validate(raw), embedding=None, frames=3)
+    frames = some_frames((6,))
+    before = subsampled(frames).states[0]
+    changed = Frames(frames.values.index_fill(1, torch.tensor([2]), 9.0), frames.mask)
+    differs = (subsampled(changed).states[0] - before).abs().amax(-1) > 1e-6
+    assert differs.tolist() == [False, True, False]  # position 2 is the middle of the second window
+
+
 def test_weights_of_a_memory_are_shared_by_what_each_position_stands_for() -> None:
     mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
     weights = torch.tensor([[0.2, 0.2, 0.6], [0.6, 0.4, 0.0]])[:, None, None]
@@ -76,6 +105,7 @@ def test_a_model_tells_where_it_looked_in_frames() -> None:
         ({"head": "copy"}, "head: copy points at each"),
         ({"decoder": {"kind": "label", "compare": "features"}}, "compares them one by one"),
         ({"encoder": {"kind": "pyramid", "width": 5}}, "even width"),
+        ({"encoder": {"kind": "subsampled", "kernel": 4}}, "use 3 or 5"),
     ],
 )
 def test_what_needs_every_position_is_refused(parts: dict[str, object], words: str) -> None:
