@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import product
 
 import pytest
@@ -10,10 +11,14 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from seqloom.batch import Batch, Frames, Tokens
+from seqloom.models.ctc import LOWEST, CtcPrefix, begun, continued
+from seqloom.models.mixture import Mixture
 from seqloom.models.model import EncoderDecoder
 from seqloom.nn.ctc import BLANK, CTC, Ctc, ctc_nll
 from seqloom.nn.tape import Tape
-from seqloom.specials import EOS
+from seqloom.search.loop import search
+from seqloom.search.strategies import STRATEGIES
+from seqloom.specials import BOS, EOS
 from seqloom.tasks.transduce import SearchSettings, Transduce, with_ctc
 
 VOCABULARY = 9
@@ -143,3 +148,72 @@ def test_shares_of_tokens_add_up() -> None:
 def test_what_cannot_be_said_so_is_refused(parts: dict[str, object], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         EncoderDecoder.Settings.model_validate({"ctc": True, **parts})
+
+
+# --- prefixes in a search --------------------
+
+
+def prefixes(outputs: dict[tuple[int, ...], float], prefix: tuple[int, ...]) -> float:
+    return sum(chance for said, chance in outputs.items() if said[: len(prefix)] == prefix)
+
+
+@pytest.mark.parametrize("real", [3, 4])
+@pytest.mark.parametrize("prefix", [(), (6,), (7,), (6, 7), (6, 6), (8, 7, 8), (7, 7, 6)])
+def test_steps_are_shares_of_what_begins_so(prefix: tuple[int, ...], real: int) -> None:
+    """Against the sum over all outputs, itself the sum over all paths."""
+    log_probs = spoken(positions=4, seed=5, real=real)
+    outputs = by_paths(log_probs[0, :real])
+    state, total = begun(log_probs, 1), 0.0
+    for last, token in zip((BOS, *prefix), (*prefix, None), strict=True):
+        told, state = continued(torch.tensor([last]), state)
+        if token is not None:
+            total += float(told[0, token])
+    expected = prefixes(outputs, prefix)
+    if not expected:
+        assert total <= LOWEST
+        return
+    assert total == pytest.approx(math.log(expected), abs=1e-9)
+    for token in (*SAYS, EOS):
+        wanted = outputs.get(prefix, 0.0) if token == EOS else prefixes(outputs, (*prefix, token))
+        if wanted:
+            assert float(told[0, token]) == pytest.approx(math.log(wanted / expected), abs=1e-9)
+        else:
+            assert float(told[0, token]) == LOWEST
+
+
+def test_rows_are_told_apart_and_move_with_their_state() -> None:
+    """Law 2: two sources, two hypotheses each; reordered, dropped and repeated."""
+    log_probs = torch.cat([spoken(seed=6), spoken(seed=7)])
+    _, state = continued(torch.full((4,), BOS), begun(log_probs, 2))
+    _, state = continued(torch.tensor([6, 7, 8, 6]), state)
+    told, _ = continued(torch.tensor([7, 7, 6, 6]), state.clone())
+    rows, sources = torch.tensor([3, 2]), torch.tensor([1])
+    moved, _ = continued(torch.tensor([6, 6]), state.select(rows, sources))
+    torch.testing.assert_close(moved, told[rows])
+    for row, (first, second) in enumerate([(6, 7), (7, 7), (8, 6), (6, 6)]):
+        alone = begun(log_probs[row // 2 : row // 2 + 1], 1)
+        for token in (BOS, first, second):
+            single, alone = continued(torch.tensor([token]), alone)
+        torch.testing.assert_close(single[0], told[row])
+
+
+@torch.no_grad()
+def test_a_search_is_advised_and_keeps_its_own_probabilities() -> None:
+    network = model().eval()
+    frames = Frames.pad([torch.randn(length, 3, generator=torch.Generator().manual_seed(8)) for length in (16, 9)])
+    prefix = CtcPrefix(network)
+    advice = Mixture([prefix], [0.7], VOCABULARY)
+    found = search(network, {"source": frames}, STRATEGIES.settings({"kind": "beam", "size": 4}), advice=advice)
+    memory = network.encoder(frames)
+    assert network.ctc is not None
+    log_probs = network.ctc(memory.states, memory.mask)
+    for row, hypotheses in enumerate(found):
+        for one in hypotheses:
+            if one.truncated:
+                continue
+            target = Tokens.pad([[*one.tokens, EOS]])
+            values, fits = ctc_nll(log_probs[row : row + 1], target)
+            if fits[0] and one.tokens:
+                assert one.advice == pytest.approx(-0.7 * float(values[0]), abs=1e-3)
+            forced = network.nll(Batch({"source": frames.rows(torch.tensor([row]))}, target)).sum()
+            assert one.log_prob == pytest.approx(-float(forced), abs=1e-3)

@@ -20,7 +20,7 @@ from seqloom.batch import Source
 from seqloom.config import Kind
 from seqloom.models.contracts import Encoder, Memory
 from seqloom.nn.dropout import CheapDropout
-from seqloom.nn.entrance import Dropout
+from seqloom.nn.entrance import Dropout, scale_of
 from seqloom.nn.frontends import Frontend, Vectors
 from seqloom.nn.layers import halved, nothing_behind
 from seqloom.nn.recurrent import CELLS, LSTM, Bidirectional
@@ -38,6 +38,7 @@ class PyramidEncoder(Encoder):
         cell: Annotated[config.Settings, Kind(CELLS)] = LSTM.Settings()
         width: int = Field(256, ge=1)  # of the states; each direction has half
         layers: int = Field(3, ge=1, le=12)  # 2^(layers - 1) positions become one
+        scale_embedding: bool = True  # by sqrt(its width): embeddings are drawn small
         dropout: Dropout = 0.0
 
         @model_validator(mode="after")
@@ -50,6 +51,7 @@ class PyramidEncoder(Encoder):
         super().__init__()
         self.vectors = Vectors(embedding, frames)
         self.width, self.reduction = settings.width, 2 ** (settings.layers - 1)
+        self.scale = scale_of(embedding, settings.scale_embedding)
         inputs = [self.vectors.width] + [2 * settings.width] * (settings.layers - 1)
         self.layers = nn.ModuleList(
             Bidirectional(settings.cell, inputs=size, width=settings.width, both=True, learned_start=False)
@@ -61,7 +63,7 @@ class PyramidEncoder(Encoder):
 
     def forward(self, source: Source) -> Memory:
         mask = source.mask
-        x = tap("encoder.inputs", self.vectors(source))  # B S D
+        x = tap("encoder.inputs", self.scale * self.vectors(source))  # B S D
         summary = []
         for number, layer in enumerate(self.layers):
             if number:

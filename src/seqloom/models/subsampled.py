@@ -21,6 +21,7 @@ from seqloom.config import Kind
 from seqloom.models.contracts import Encoder, Memory
 from seqloom.models.spelling import WORD_ENCODERS
 from seqloom.models.transformer import TransformerEncoder
+from seqloom.nn.entrance import scale_of
 from seqloom.nn.frontends import SOURCE, Frontend, Vectors
 from seqloom.nn.layers import halved, nothing_behind
 from seqloom.nn.tape import told_apart
@@ -36,6 +37,7 @@ class SubsampledEncoder(Encoder):
         width: int = Field(256, ge=1)  # of what the convolutions hand over
         halvings: int = Field(2, ge=1, le=8)  # 2^halvings positions become one
         kernel: int = Field(3, ge=1, le=99)  # positions that a convolution sees: odd, so that both sides are alike
+        scale_embedding: bool = True  # by sqrt(its width): embeddings are drawn small
         over: Annotated[config.Settings, Kind(WORD_ENCODERS)] = TransformerEncoder.Settings()
 
         @model_validator(mode="after")
@@ -47,7 +49,7 @@ class SubsampledEncoder(Encoder):
     def __init__(self, settings: Settings, *, embedding: Frontend | None, frames: int | None = None) -> None:
         super().__init__()
         self.vectors = Vectors(embedding, frames)
-        self.reduction = 2**settings.halvings
+        self.reduction, self.scale = 2**settings.halvings, scale_of(embedding, settings.scale_embedding)
         inputs = [self.vectors.width] + [settings.width] * (settings.halvings - 1)
         self.convolutions = nn.ModuleList(
             nn.Conv1d(size, 2 * settings.width, settings.kernel, stride=2, padding=settings.kernel // 2)
@@ -62,7 +64,7 @@ class SubsampledEncoder(Encoder):
         self.width, self.summary_sizes = self.over.width, self.over.summary_sizes
 
     def forward(self, source: Source) -> Memory:
-        x, mask = self.vectors(source), source.mask  # B S D
+        x, mask = self.scale * self.vectors(source), source.mask  # B S D
         for layer in self.convolutions:
             x, mask = F.glu(layer(x.transpose(1, 2)), dim=1).transpose(1, 2), halved(mask)
             x = nothing_behind(x, mask)
