@@ -146,6 +146,12 @@ class FramesCodec(SourceCodec):
         rate = self.frame_rate
         return [str(first) if rate is None else f"{first / rate:.2f}s" for first in firsts]
 
+    def signal(self, read: Read) -> Values:
+        """Neighbours that are stacked to one position are drawn as their mean."""
+        stacked = np.asarray(read, dtype=np.float32).reshape(len(read), self.settings.stack, len(self.mean))
+        mean: Values = stacked.mean(1)
+        return mean
+
     def words(self, text: str) -> list[int]:
         return [-1] * self.length(text)
 

@@ -109,6 +109,10 @@ class SourceCodec(ABC):
         """How many positions a source has."""
         return len(self.cut(text))
 
+    def signal(self, read: Read) -> npt.NDArray[np.float32] | None:
+        """What was read as a picture of S columns, low features first; None where it is no signal."""
+        return None
+
     def inputs(self, place: str) -> list[str] | None:
         """The sources that a file or folder is by itself; None where its lines are the sources."""
         return None

@@ -24,7 +24,7 @@ from seqloom.errors import SeqloomError
 from seqloom.models.generator import Generator
 from seqloom.nn.tape import Replacement, Tape
 from seqloom.probe.align import Looked, Picks
-from seqloom.probe.bins import FEW, averaged, bins_of, labels_of, summed
+from seqloom.probe.bins import FEW, averaged, bins_of, labels_of, merged, summed
 from seqloom.probe.tree import Tree
 from seqloom.probe.within import within_source, within_taps
 from seqloom.shapes import Float, Tensor
@@ -111,6 +111,7 @@ class Explanation:
     between: tuple[str, str] | None = None  # of a number: what `MOST` of its probability lies between
     ends: bool = True  # the last of `output` is the end; where that is certain, as of labels, it is left out
     frames: int = 0  # so many of the first positions are frames: neighbours may be drawn as one
+    signal: Float32[np.ndarray, "S F"] | None = None  # what these are made of, to be drawn
 
     @property
     def log_prob(self) -> float:
@@ -156,9 +157,9 @@ class Explanation:
             return self.binned(FEW).map(layer, head)
         if words:
             probabilities = [float(np.exp(self._of_word(self.said, word))) for word in range(max(self.said) + 1)]
-            merged = self.by_words(Picks(layer, head)).astype(np.float32)
-            labels = tuple(self.text.split())[: merged.shape[1]], tuple(self.answer.split())[: merged.shape[0]]
-            return AttentionMap(*labels, merged[None], np.array(probabilities[: len(merged)], dtype=np.float32))
+            whole = self.by_words(Picks(layer, head)).astype(np.float32)
+            labels = tuple(self.text.split())[: whole.shape[1]], tuple(self.answer.split())[: whole.shape[0]]
+            return AttentionMap(*labels, whole[None], np.array(probabilities[: len(whole)], dtype=np.float32))
         chosen = self.weights[-1 if layer is None else layer - 1]
         shown = chosen if head is None else chosen[head - 1 : head]
         tokens = tuple(told.token for told in self.output)
@@ -176,6 +177,7 @@ class Explanation:
             weights=summed(self.weights, places),
             within_source=averaged(self.within_source, places),
             frames=most,
+            signal=None if self.signal is None else merged(self.signal, places[: self.frames]),
         )
 
     def check(self, layer: int | None, head: int | None) -> None:
@@ -264,6 +266,7 @@ def explained(
         between=_between(log_probs[0], codecs) if codecs.target.tokenizer.scale else None,
         ends=ends,
         frames=forced.encoded.frames,
+        signal=codecs.source.signal(forced.encoded.source),
     )
 
 

@@ -108,6 +108,7 @@ def _explanation(
         within_output=np.zeros((0, 0, length, length), dtype=np.float32),
         truncated=read.truncated,
         frames=encoded.frames,
+        signal=codecs.source.signal(encoded.source),
     )
 
 
