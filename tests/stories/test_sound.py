@@ -84,6 +84,9 @@ def test_a_clip_is_explained_by_its_times(tones: Path, seqloom: Command, tmp_pat
     shown = seqloom("explain", tones, clip)
     assert shown.code == 0, shown
     assert "0.00s" in shown.out
+    elsewhere = json.loads(seqloom("explain", tones, clip, "--json", "--attend", "1=4").out)
+    assert elsewhere["weights"][0][0][0][:5] == [0, 0, 0.5, 0.5, 0]  # two positions are one of the memory
+    assert "one position of 2" in seqloom("explain", tones, clip, "--faithfulness").refused("E_USAGE", 2)
     page = tmp_path / "page.html"
     assert seqloom("explain", tones, clip, "--html", page).code == 0
     assert page.stat().st_size > 1000
