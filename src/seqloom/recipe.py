@@ -209,8 +209,8 @@ class Recipe(Settings):
         kind = source.get("kind") if isinstance(source, Mapping) else source
         if not isinstance(raw, Mapping) or not isinstance(kind, str) or kind == TEXT or kind not in [*CODECS]:
             return raw
-        data = raw.get("data")
-        if isinstance(data, Mapping) and cast(type[SourceSettings], CODECS.settings_class(kind)).in_files:
+        data, chosen = raw.get("data"), cast(type[SourceSettings], CODECS.settings_class(kind))
+        if isinstance(data, Mapping) and chosen.in_files:
             data = {"in_files": True, **data}
         try:
             settings = cast(SourceSettings, CODECS.settings(source))
@@ -284,6 +284,16 @@ class Recipe(Settings):
         known = [one.model_dump().get("alignment") for one in self.data.sets["train"]]
         if self.task.guided_alignment and all(where is None for where in known):
             raise ValueError(f"{key}: data.train has no alignments; say there where they stand (alignment)")
+        return self
+
+    @model_validator(mode="after")
+    def _ctc_is_there(self) -> Recipe:
+        if self.task.ctc and not self.model.has_ctc:
+            raise ValueError("task.ctc: the model has no such part; set model.ctc: true, or leave this out")
+        if self.model.has_ctc and not self.task.ctc:
+            raise ValueError("model.ctc: nothing trains it; set task.ctc, such as 0.3, or leave this out")
+        if self.search.ctc and not self.model.has_ctc:
+            raise ValueError("search.ctc: the model has no such part; train with model.ctc: true and task.ctc: 0.3")
         return self
 
     @model_validator(mode="after")

@@ -37,6 +37,7 @@ TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 FRAME_ENCODERS = [
     kind for kind in ENCODERS if not ENCODERS[kind].reads_words and ENCODERS[kind].reads is None
 ]  # frames, and tags, have no words
+KEEPING_ENCODERS = [kind for kind in FRAME_ENCODERS if not ENCODERS[kind].shrinks]  # those that extras can have
 GRID = 2  # regions of a picture's side, each of 2 x 2 pixels in three colours: SOURCE_VOCABULARY features
 Raw = dict[str, object]
 M = TypeVar("M", bound=nn.Module)
@@ -208,12 +209,13 @@ def gradients(module: nn.Module, loss: Tensor) -> dict[str, Tensor]:
 
 
 _SPELLED = {"buckets": 7, "word_dropout": 0.0, "characters": {"width": WIDTH}, "words": {"width": WIDTH}}
+_OVER = {"halvings": 1, "over": {"kind": "transformer", "width": WIDTH, "heads": 2, "layers": 1, "dropout": 0.0}}
 
 
 def small(table: Table[T], kind: str, **wanted: object) -> Raw:
     """Settings of an entry, made tiny where it has such keys."""
     known = table.settings_class(kind).model_fields
-    tiny = {"width": WIDTH, "heads": 2, "dropout": 0.0, **_SPELLED, **wanted}
+    tiny = {"width": WIDTH, "heads": 2, "dropout": 0.0, **_SPELLED, **_OVER, **wanted}
     return {"kind": kind, **{key: value for key, value in tiny.items() if key in known}}
 
 
@@ -456,7 +458,7 @@ def _extra_cases() -> Iterator[Case]:
     def extra(kind: str, **wanted: object) -> Raw:
         return {"embedding": {"kind": "learned", "width": 3}, "encoder": small(ENCODERS, kind, **wanted)}
 
-    for kind in FRAME_ENCODERS:
+    for kind in KEEPING_ENCODERS:
         yield Case(f"extra={kind}", model(), {"tags": extra(kind, width=6)})
     for kind in DECODERS:
         raw = model(decoder=small(DECODERS, kind))
@@ -518,6 +520,11 @@ def _frame_cases() -> Iterator[Case]:
         yield Case(f"frames->{kind}", model(source_embedding=frames, encoder=small(ENCODERS, kind)))
     for kind in DECODERS:
         yield Case(f"frames->rnn->{kind}", model(source_embedding=frames, decoder=small(DECODERS, kind)))
+    for encoder in (kind for kind in ENCODERS if ENCODERS[kind].shrinks):
+        for kind in DECODERS:
+            raw = model(source_embedding=frames, encoder=small(ENCODERS, encoder), decoder=small(DECODERS, kind))
+            if not Case(kind, model(decoder=small(DECODERS, kind))).settings.decoder.in_place:
+                yield Case(f"frames->{encoder}->{kind}", raw)
 
 
 def _picture_cases() -> Iterator[Case]:

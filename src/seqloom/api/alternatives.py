@@ -64,7 +64,7 @@ def _beginning(model: Model, encoded: Encoded, options: Options) -> tuple[Walk, 
     """A walk to the end of the prefix, and what is offered there."""
     asking = model.asking(options)
     begun = [model.codecs.begun(asking.prefix, encoded)]
-    wishes = replace(asking.wishes(begun, model.advice), phrases=None)  # these are for the rest of the output
+    wishes = replace(asking.wishes(begun, model.advised), phrases=None)  # these are for the rest of the output
     walk = Walk(model.stepped(options, wishes.prefixes), model.sources([encoded]), Greedy.Settings(), wishes)
     for _ in asking.prefix:
         walk.step()

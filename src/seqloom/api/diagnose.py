@@ -292,7 +292,7 @@ class _Doctor:
     def _forced(self, sources: Sequence[Encoded], rows: Sequence[_Row]) -> list[Forced]:
         model = self.model
         begun = [model.codecs.begun(self.asking.prefix, encoded) for encoded in sources]
-        wishes = self.asking.wishes(begun, model.advice)
+        wishes = self.asking.wishes(begun, model.advised)
         scorer = model.stepped(self.options, wishes.prefixes)
         with model.precision():
             return forced(scorer, model.sources(sources), [row.tokens for row in rows], wishes)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, cast, overload
 
 import numpy as np
 import torch
@@ -41,7 +41,10 @@ from seqloom.errors import SeqloomError
 from seqloom.metrics.calibration import Calibration
 from seqloom.metrics.perplexity import perplexity
 from seqloom.models.contracts import Scorer
+from seqloom.models.ctc import CtcPrefix
 from seqloom.models.generator import Generator, shifted
+from seqloom.models.mixture import Mixture
+from seqloom.models.model import EncoderDecoder
 from seqloom.models.narrowed import Narrowed, can_be_narrowed
 from seqloom.nn.tape import playing
 from seqloom.recipe import Recipe, parameters
@@ -113,6 +116,18 @@ class Model:
     @property
     def target(self) -> TextCodec:
         return self.codecs.target
+
+    @cached_property
+    def advised(self) -> Scorer | None:
+        """All that is added when hypotheses are compared: `advice`, and what the encoder says by itself (`search.ctc`).
+
+        Of an ensemble it is the first member's encoder.
+        """
+        weight = self.recipe.search.ctc
+        if not weight:
+            return self.advice
+        own, others = CtcPrefix(cast(EncoderDecoder, self.network)), [] if self.advice is None else [self.advice]
+        return Mixture([own, *others], [weight, *[1.0] * len(others)], len(self.target.vocabulary))
 
     @overload
     def __call__(self, text: Inputs, **options: object) -> Prediction: ...
@@ -193,7 +208,7 @@ class Model:
     ) -> list[list[Hypothesis]]:
         """Hypotheses for encoded sources, as one batch; `prefixes` are one for each, instead of the options' own."""
         asking = self.asking(options)
-        wishes = asking.wishes([self.codecs.begun(asking.prefix, encoded) for encoded in sources], self.advice)
+        wishes = asking.wishes([self.codecs.begun(asking.prefix, encoded) for encoded in sources], self.advised)
         begun = wishes.prefixes if prefixes is None else prefixes
         wishes = replace(wishes, prefixes=begun)
         scorer, batch = self.stepped(options, begun), self.sources(sources)

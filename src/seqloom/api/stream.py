@@ -56,7 +56,7 @@ def certain(model: Model, encoded: Encoded, options: Options) -> Iterator[tuple[
     """(tokens that every hypothesis still in question begins with, whether they are all), growing step by step."""
     asking = model.asking(options)
     with model.precision():
-        wishes = asking.wishes([model.codecs.begun(asking.prefix, encoded)], model.advice)
+        wishes = asking.wishes([model.codecs.begun(asking.prefix, encoded)], model.advised)
         walk = Walk(model.stepped(options, wishes.prefixes), model.sources([encoded]), asking.strategy, wishes)
     while not walk.done:
         with model.precision():

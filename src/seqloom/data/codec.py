@@ -67,6 +67,7 @@ class TextCodec(SourceCodec):
         normalise: UnicodeForm = "nfc"
         lowercase: bool = False
         vocabulary: VocabularySettings = VocabularySettings()
+        form = "text"
 
         @model_validator(mode="after")
         def _sizes_apply(self) -> TextCodec.Settings:

@@ -19,12 +19,15 @@ from seqloom.data.codec import TextCodec
 from seqloom.data.examples import Inputs, Links, offsets_of_pieces
 from seqloom.data.frames import FramesCodec
 from seqloom.data.pixels import PixelsCodec
+from seqloom.data.sound import SoundCodec
 from seqloom.data.source import Cut, Read, SourceCodec
 from seqloom.errors import SeqloomError, nearest
 from seqloom.specials import BOS, EOS, PAD, SEP, SPECIALS, UNK
 
 Ids = npt.NDArray[np.integer]
-CODECS: Table[SourceCodec] = Table("inputs", {"text": TextCodec, "frames": FramesCodec, "pixels": PixelsCodec})
+CODECS: Table[SourceCodec] = Table(
+    "inputs", {"text": TextCodec, "frames": FramesCodec, "pixels": PixelsCodec, "sound": SoundCodec}
+)
 NO_PIECE = -1  # in `copies` and `words`: a position that is no piece of the source's text
 
 
@@ -196,11 +199,17 @@ class Codecs:
     # --- pairs and outputs -------------------------------------------------------------------------------------------
 
     def pair(
-        self, inputs: Inputs, target: str, index: int = 0, links: Links | None = None, rng: Random | None = None
+        self,
+        inputs: Inputs,
+        target: str,
+        index: int = 0,
+        links: Links | None = None,
+        again: tuple[Read, Random] | None = None,
     ) -> tuple[Pair, Encoded]:
-        """One encoded example, and its source's side alone; an rng, where given, cuts the texts anew."""
+        """One encoded example, and its source's side alone; `again` cuts what was read of it anew, as an rng draws."""
         text, extras = self.texts(inputs)
-        read = self.source.cut(text, rng)
+        rng = None if again is None else again[1]
+        read = self.source.cut(text) if again is None else self.source.recut(text, *again)
         encoded = self._encoded(text, read, extras, rng)
         pieces = self.target.tokens(target, rng)
         ids = self.target.vocabulary.ids(pieces)

@@ -206,7 +206,7 @@ class Corpus:
         links = None
         if pair.links is not None:
             links = links_of(self._text("alignment", pair.index), source, target, f"pair {pair.index}")
-        new, _ = codecs.pair({"source": source, **extras}, target, pair.index, links, rng)
+        new, _ = codecs.pair({"source": source, **extras}, target, pair.index, links, (pair.source, rng))
         return replace(new, weight=pair.weight)
 
     def varied(self, pair: Pair, codecs: Codecs, rng: Random) -> Pair:

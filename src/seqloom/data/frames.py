@@ -11,52 +11,61 @@ import json
 import math
 from pathlib import Path
 from random import Random
-from typing import Literal, cast
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
 from seqloom.data.arrays import MAX_FEATURES, SUFFIX, Header, Values, files_in
+from seqloom.data.masking import Masks
 from seqloom.data.source import Cut, Read, SourceCodec, SourceSettings, Texts, in_folder
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_write, read_json
 
 FILE = "frames.json"
 LEAST = 1e-6  # a deviation below this part of the mean is that of a constant feature: it is left as it is
+NOT_READ = {"rate", "augment", "speeds", "max_seconds"}  # settings that change nothing of what is read
 Statistics = npt.NDArray[np.float64]  # F
 
 
+class FrameSettings(SourceSettings):
+    """What is said of frames, whatever they are made from."""
+
+    normalise: Literal["training", "each", "none"] = "training"  # by the training set's mean and deviation, or own
+    stack: int = Field(1, ge=1, le=100)  # so many neighbours are one position
+    augment: Masks = Masks()  # of training alone
+    in_files = True
+    form = "frames"
+
+
 class FramesCodec(SourceCodec):
-    """A file of frames <-> normalised numbers."""
+    """A file of frames <-> normalised numbers. Another kind of file overrides how it is read, and how often."""
 
     unit, tagged = "frame", "frame"
-    suffixes = (SUFFIX,)
+    suffixes: ClassVar[tuple[str, ...]] = (SUFFIX,)
     uneven = "give one tag for each frame; where so many frames share one, say so: source.stack"
 
-    class Settings(SourceSettings):
+    class Settings(FrameSettings):
         kind: Literal["frames"] = "frames"
         features: int | None = Field(None, ge=1, le=MAX_FEATURES)  # F of every file; null: that of the first
-        normalise: Literal["training", "each", "none"] = "training"  # by the training set's mean and deviation, or own
-        stack: int = Field(1, ge=1, le=100)  # so many neighbours are one position
         rate: float | None = Field(None, gt=0.0)  # frames a second: positions are then shown as times
-        in_files = True
 
-    def __init__(self, settings: Settings, mean: Statistics, deviation: Statistics) -> None:
-        self.settings: FramesCodec.Settings = settings
+    settings: FrameSettings
+
+    def __init__(self, settings: FrameSettings, mean: Statistics, deviation: Statistics) -> None:
+        self.settings = settings
         self.mean, self.deviation = mean, deviation
 
     @classmethod
     def train(cls, settings: SourceSettings, texts: Texts, seed: int, base: Path | None = None) -> FramesCodec:
         """Mean and deviation of every feature over all frames, in one pass (Chan et al. 1979); nothing is drawn."""
-        settings = cast(FramesCodec.Settings, settings)
         count, mean, squares = 0, np.zeros(0), np.zeros(0)
         for path in filter(str.strip, texts()):
-            header = Header.read(path)
-            _check_features(header, settings.features or len(mean) or header.features)
-            values = header.values().astype(np.float64)
+            values = cls.values(settings, path).astype(np.float64)
             if not count:
-                mean, squares = np.zeros(header.features), np.zeros(header.features)
+                mean, squares = np.zeros(values.shape[1]), np.zeros(values.shape[1])
+            _check_features(path, values.shape, len(mean))
             own, total = values.mean(0), count + len(values)
             squares += ((values - own) ** 2).sum(0) + (own - mean) ** 2 * (count * len(values) / total)
             mean += (own - mean) * (len(values) / total)
@@ -64,16 +73,49 @@ class FramesCodec(SourceCodec):
         if not count:
             raise SeqloomError("E_EMPTY", "no file of frames to learn from", fix="check the data")
         deviation = np.sqrt(squares / count)
-        return cls(settings, mean, np.where(deviation > LEAST * np.maximum(1.0, np.abs(mean)), deviation, 1.0))
+        return cls(
+            cast(FrameSettings, settings),
+            mean,
+            np.where(deviation > LEAST * np.maximum(1.0, np.abs(mean)), deviation, 1.0),
+        )
 
     @property
     def size(self) -> int:
         return len(self.mean) * self.settings.stack
 
+    @classmethod
+    def values(cls, settings: SourceSettings, path: str) -> Values:
+        """What a file holds, S F."""
+        header = Header.read(path)
+        expected = cast(FramesCodec.Settings, settings).features
+        _check_features(path, (header.frames, header.features), expected or header.features)
+        return header.values()
+
+    def count(self, path: str) -> int:
+        """S of a file, by its head alone."""
+        return Header.read(path).frames
+
+    @property
+    def samples(self) -> bool:
+        return not self.settings.augment.silent
+
+    @property
+    def frame_rate(self) -> float | None:
+        """Frames a second, where that is known."""
+        return cast(FramesCodec.Settings, self.settings).rate
+
     def cut(self, text: str, rng: Random | None = None) -> Values:
-        header = Header.read(text)
-        _check_features(header, len(self.mean))
-        return self._stacked(self._normalised(header.values()))
+        return self._stacked(self._checked(text, self.values(self.settings, text)))
+
+    def recut(self, text: str, read: Read, rng: Random) -> Values:
+        """With parts of it masked: the frames as they were read before, from the encoded corpus."""
+        single = np.asarray(read, dtype=np.float32).reshape(-1, len(self.mean))
+        return self._stacked(self.settings.augment.masked(single, rng))
+
+    def _checked(self, path: str, values: Values) -> Values:
+        """What a file holds, normalised."""
+        _check_features(path, values.shape, len(self.mean))
+        return self._normalised(values)
 
     def _normalised(self, values: Values) -> Values:
         if self.settings.normalise == "none":
@@ -96,13 +138,19 @@ class FramesCodec(SourceCodec):
         return cut
 
     def length(self, text: str) -> int:
-        return math.ceil(Header.read(text).frames / self.settings.stack)
+        return math.ceil(self.count(text) / self.settings.stack)
 
     def labels(self, read: Read) -> list[str]:
         """The frame at which each position begins, counted from 0; its time where the rate is known."""
         firsts = range(0, len(read) * self.settings.stack, self.settings.stack)
-        rate = self.settings.rate
+        rate = self.frame_rate
         return [str(first) if rate is None else f"{first / rate:.2f}s" for first in firsts]
+
+    def signal(self, read: Read) -> Values:
+        """Neighbours that are stacked to one position are drawn as their mean."""
+        stacked = np.asarray(read, dtype=np.float32).reshape(len(read), self.settings.stack, len(self.mean))
+        mean: Values = stacked.mean(1)
+        return mean
 
     def words(self, text: str) -> list[int]:
         return [-1] * self.length(text)
@@ -114,7 +162,10 @@ class FramesCodec(SourceCodec):
         return in_folder(text, file)
 
     def difference(self, other: SourceCodec) -> str:
-        mine, theirs = (one.settings.model_dump(mode="json", exclude={"rate"}) for one in (self, other))
+        mine, theirs = (
+            one.settings.model_dump(mode="json", exclude={"rate", "augment", "speeds", "max_seconds"})
+            for one in (self, other)
+        )
         if mine["kind"] != theirs["kind"]:
             return f"kind differs: {mine['kind']}, {theirs['kind']}"
         return next((f"{key} differs: {mine[key]}, {theirs[key]}" for key in mine if mine[key] != theirs[key]), "")
@@ -137,12 +188,12 @@ class FramesCodec(SourceCodec):
         except (KeyError, TypeError, ValueError):
             what = "not the means and deviations of frames"
             raise SeqloomError("E_BUNDLE", what, where=str(path), fix=fix) from None
-        return cls(cast(FramesCodec.Settings, settings), mean, deviation)
+        return cls(cast(FrameSettings, settings), mean, deviation)
 
 
-def _check_features(header: Header, expected: int) -> None:
-    if header.features != expected:
-        turned = header.frames == expected
-        what = f"{header.features:,} features a frame, but {expected:,} are expected"
-        fix = "it looks like (features, time): save x.T" if turned else "give every file the same features"
-        raise SeqloomError("E_DATA", what, where=header.path, fix=fix)
+def _check_features(path: str, shape: tuple[int, ...], expected: int) -> None:
+    frames, features = shape
+    if features != expected:
+        what = f"{features:,} features a frame, but {expected:,} are expected"
+        fix = "it looks like (features, time): save x.T" if frames == expected else "give every file the same features"
+        raise SeqloomError("E_DATA", what, where=path, fix=fix)

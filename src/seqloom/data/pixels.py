@@ -53,6 +53,7 @@ class PixelsCodec(SourceCodec):
         colours: Colours = "rgb"
         augment: Augmentation = Augmentation()  # of training alone
         in_files = True
+        form = "pixels"
 
         @model_validator(mode="after")
         def _regions_fill_it(self) -> PixelsCodec.Settings:

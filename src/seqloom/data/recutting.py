@@ -3,7 +3,7 @@
 A training step on a GPU takes less time than Python needs to cut its sentences. So every text is split into words
 once, every word is cut in `VARIANTS` ways at most, and which of them stands where is drawn for a whole pool by one hash
 of seed, epoch, pair and place. A pair is therefore cut alike whatever batch it stands in and whatever is remembered.
-Codecs that need more of a pair than its ids (extras, copies, words, links) cut their pairs one by one.
+Codecs that need more of a pair than its ids (extras, copies, words, links, frames) cut their pairs one by one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ODD = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9)
 
 def recutting(corpus: Corpus, codecs: Codecs, seed: int) -> Recut:
     """How the pairs of a corpus are cut anew."""
-    if codecs.extras or codecs.copies or codecs.words or corpus.has_links:
+    if codecs.extras or codecs.copies or codecs.words or corpus.columns is None:
         return one_by_one(corpus, lambda pair, rng: corpus.resampled(pair, codecs, rng), seed)
     return ByWords(corpus, codecs, seed)
 

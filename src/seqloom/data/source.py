@@ -38,6 +38,7 @@ class SourceSettings(config.Settings):
 
     kind: str
     in_files: ClassVar[bool] = False  # True: a source is a file by itself, which the data only name
+    form: ClassVar[str]  # what a model gets of it, which its front end must read: "text", "frames"
 
     def suits(self) -> Mapping[str, Mapping[str, object]]:
         """Parts of a model that suit such sources, where a recipe leaves them open: what is said of each."""
@@ -98,6 +99,10 @@ class SourceCodec(ABC):
     def cut(self, text: str, rng: Random | None = None) -> Cut:
         """The S positions of a source; with an rng a random segmentation where there is one."""
 
+    def recut(self, text: str, read: Read, rng: Random) -> Cut:
+        """The positions of a source as training reads them this time; `read` is what it is without an rng."""
+        return self.cut(text, rng)
+
     @abstractmethod
     def numbers(self, cut: Cut) -> Read:
         """What a model reads of these positions."""
@@ -122,6 +127,10 @@ class SourceCodec(ABC):
     def length(self, text: str) -> int:
         """How many positions a source has."""
         return len(self.cut(text))
+
+    def signal(self, read: Read) -> npt.NDArray[np.float32] | None:
+        """What was read as a picture of S columns, low features first; None where it is no signal."""
+        return None
 
     def inputs(self, place: str) -> list[str] | None:
         """The sources that a file or folder is by itself; None where its lines are the sources."""

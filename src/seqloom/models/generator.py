@@ -56,6 +56,11 @@ class GeneratorSettings(config.Settings, ABC):
         return False
 
     @property
+    def has_ctc(self) -> bool:
+        """Does its encoder say something by itself, position by position?"""
+        return False
+
+    @property
     def continues(self) -> bool:
         """Is the source the beginning of the text that it goes on with, and may it be empty?"""
         return False

@@ -23,6 +23,7 @@ from seqloom.models.bag import Bag
 from seqloom.models.contracts import Encoder, Memory
 from seqloom.models.tables import ENCODERS
 from seqloom.nn.frontends import EMBEDDINGS, Learned
+from seqloom.shapes import Bool, Float, Tensor
 
 
 class FurtherSource(nn.Module, ABC):
@@ -66,8 +67,10 @@ class ExtraSource(FurtherSource):
 
         @model_validator(mode="after")
         def _knows_its_words(self) -> ExtraSource.Settings:
-            if ENCODERS[kind_of(self.encoder)].reads_words:
-                kind = kind_of(self.encoder)
+            kind = kind_of(self.encoder)
+            if ENCODERS[kind].shrinks:
+                raise ValueError(f"encoder: a {kind} shortens sounds, and an extra is a short text; use bag or rnn")
+            if ENCODERS[kind].reads_words:
                 raise ValueError(f"encoder: only the words of the first source are known, so {kind} reads no other")
             if (only := ENCODERS[kind_of(self.encoder)].reads) is not None:
                 raise ValueError(f"encoder: {kind_of(self.encoder)} reads {only}, and extras are text; use bag or rnn")
@@ -123,3 +126,21 @@ def joined(memories: Sequence[Memory]) -> Memory:
         torch.cat([memory.mask for memory in memories], dim=1),
         tuple(tuple(sum(parts) for parts in zip(*layers, strict=True)) for layers in zip(*summaries, strict=True)),
     )
+
+
+def spread_out(
+    weights: Float[Tensor, "B H T P"], masks: Sequence[Bool[Tensor, "B _"]], factors: Sequence[int]
+) -> Float[Tensor, "B H T S"]:
+    """Weights over a memory as weights over its sources, of which `factors` neighbours became one position each.
+
+    A position's weight is shared evenly by the real ones it stands for, so that rows keep their sum.
+    """
+    found, at = [], 0
+    for mask, factor in zip(masks, factors, strict=True):
+        size = -(-mask.shape[1] // factor)
+        own, at = weights[..., at : at + size], at + size
+        groups = torch.arange(mask.shape[1], device=mask.device) // factor  # S
+        sharing = torch.zeros(mask.shape[0], size, device=mask.device).index_add(1, groups, mask.float())  # B P
+        shares = (mask / sharing[:, groups].clamp(min=1)).to(own.dtype)  # B S
+        found.append(own[..., groups] * shares[:, None, None])
+    return torch.cat(found, dim=-1)

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from torch import nn
 
 from seqloom import config
-from seqloom.batch import Source, Tokens
+from seqloom.batch import Batch, Source, Tokens
 from seqloom.config import Kind, Table, kind_of
 from seqloom.models.contracts import Decoder, DecoderSettings, Encoder, Head, Memory, State
 from seqloom.models.copying import ReadsCopies, copyable
@@ -20,11 +20,13 @@ from seqloom.models.generator import Generator, GeneratorSettings, Network
 from seqloom.models.heads import HEADS, Linear, Repeat
 from seqloom.models.joint import Joint
 from seqloom.models.language import LanguageModel
-from seqloom.models.memories import FURTHER, FurtherSource, joined
+from seqloom.models.memories import FURTHER, FurtherSource, joined, spread_out
 from seqloom.models.rnn import Luong, RecurrentEncoder
 from seqloom.models.tables import DECODERS, ENCODERS
+from seqloom.nn.ctc import CTC, Ctc
 from seqloom.nn.frontends import EMBEDDINGS, FRONTENDS, Embedding, Frontend, Learned, OneHot
-from seqloom.shapes import Rows, StepLogProbs
+from seqloom.nn.tape import Tape, listening, tap
+from seqloom.shapes import Float, Rows, StepLogProbs, Tensor
 
 
 def _usual_head(chosen: Mapping[str, object]) -> config.Settings:
@@ -45,6 +47,7 @@ class EncoderDecoder(Generator):
         encoder: Annotated[config.Settings, Kind(ENCODERS)] = RecurrentEncoder.Settings()
         decoder: Annotated[DecoderSettings, Kind(DECODERS)] = Luong.Settings()
         head: Annotated[config.Settings, Kind(HEADS)] = Field(default_factory=_usual_head)
+        ctc: bool = False  # the encoder says tokens by itself as well: for `task.ctc` and `search.ctc`
 
         @field_validator("decoder")
         @classmethod
@@ -90,9 +93,34 @@ class EncoderDecoder(Generator):
                 )
             return self
 
+        @model_validator(mode="after")
+        def _places_are_kept(self) -> EncoderDecoder.Settings:
+            if not ENCODERS[kind_of(self.encoder)].shrinks:
+                return self
+            fewer = f"a {kind_of(self.encoder)} encoder leaves fewer positions than the source has"
+            if self.decoder.in_place:
+                raise ValueError(f"encoder: {fewer}, and every tag belongs to one; use rnn or transformer")
+            if HEADS[kind_of(self.head)].copies:
+                raise ValueError(f"encoder: {fewer}, and head: copy points at each; use rnn or transformer")
+            if self.decoder.apart:
+                raise ValueError(f"encoder: {fewer}, and the decoder compares them one by one; use rnn or transformer")
+            return self
+
+        @model_validator(mode="after")
+        def _ctc_writes(self) -> EncoderDecoder.Settings:
+            if self.ctc and not self.decoder.listens:
+                raise ValueError(f"ctc: a {kind_of(self.decoder)} decoder says labels, and CTC writes; leave ctc out")
+            if self.ctc and HEADS[kind_of(self.head)].copies:
+                raise ValueError("ctc: it says tokens of the vocabulary, and head: copy says others; leave one out")
+            return self
+
         @property
         def takes_extras(self) -> bool:
             return True
+
+        @property
+        def has_ctc(self) -> bool:
+            return self.ctc
 
         @property
         def copies(self) -> bool:
@@ -184,9 +212,13 @@ class EncoderDecoder(Generator):
             settings.head, features=self.decoder.width, vocabulary=target_vocabulary, tied=tied
         )
 
+        self.ctc = Ctc(width=self.encoder.width, vocabulary=target_vocabulary) if settings.ctc else None
+
     def encode(self, sources: Mapping[str, Source]) -> dict[str, Memory]:
         """One memory, the extras' states behind the source's (`memories.joined`); or, in this order, each by itself."""
         memories: dict[str, Memory] = {"source": self.encoder(sources["source"])}
+        if self.ctc is not None and listening(CTC):
+            tap(CTC, self.ctc(memories["source"].states, memories["source"].mask))
         for key, extra in self.extras.items():
             name = key.removeprefix("extra_")
             memories[name] = extra(sources[name], self.encoder)
@@ -196,6 +228,15 @@ class EncoderDecoder(Generator):
         """The encoder of each source in turn; the first one's reads those that share it."""
         further = [extra for extra in self.extras.values() if isinstance(extra, FurtherSource)]
         return [self.encoder, *(extra.reader(self.encoder) for extra in further)]
+
+    def attended(self, tape: Tape, batch: Batch) -> list[Float[Tensor, "B H T S"]]:
+        """Where a position of the memory stands for several of the source, its weight is spread evenly over these."""
+        layers = super().attended(tape, batch)
+        factors = [reader.reduction for reader in self.readers()]
+        if max(factors) == 1:
+            return layers
+        masks = [source.mask for source in batch.sources.values()][: len(factors)]
+        return [spread_out(weights, masks, factors) for weights in layers]
 
     def start(self, sources: Mapping[str, Source], hypotheses: int) -> State:
         memories = self.encode(sources)

@@ -9,9 +9,11 @@ from seqloom.models.convolution import ConvolutionalEncoder
 from seqloom.models.labels import Label, LabelSet, Number, Tags
 from seqloom.models.monotonic import Monotonic
 from seqloom.models.pictures import CnnEncoder, PatchesEncoder
+from seqloom.models.pyramid import PyramidEncoder
 from seqloom.models.rnn import Bahdanau, Luong, RecurrentDecoder, RecurrentEncoder
 from seqloom.models.spans import Span
 from seqloom.models.spelling import SpelledEncoder
+from seqloom.models.subsampled import SubsampledEncoder
 from seqloom.models.transformer import TransformerDecoder, TransformerEncoder
 
 ENCODERS: Table[Encoder] = Table(
@@ -24,6 +26,8 @@ ENCODERS: Table[Encoder] = Table(
         "spelled": SpelledEncoder,
         "cnn": CnnEncoder,
         "patches": PatchesEncoder,
+        "pyramid": PyramidEncoder,
+        "subsampled": SubsampledEncoder,
     },
 )
 DECODERS: Table[Decoder] = Table(

@@ -12,6 +12,7 @@ from torch import nn
 from seqloom import config
 from seqloom.config import Kind
 from seqloom.nn.dropout import CheapDropout
+from seqloom.nn.frontends import Frontend
 from seqloom.nn.positions import POSITIONS, Places, Positions, Sinusoidal
 from seqloom.shapes import Float, Tensor
 
@@ -49,6 +50,11 @@ class Entrance(nn.Module):
         """`x` before it has places."""
         projected: Tensor = self.project(x if self.scale == 1.0 else x * self.scale)
         return projected
+
+
+def scale_of(embedding: Frontend | None, scaled: bool) -> float:
+    """What brings embeddings, which are drawn small, to the size that layers are drawn for; others stay as they are."""
+    return math.sqrt(embedding.width) if embedding is not None and scaled else 1.0
 
 
 def from_the_start(steps: int, device: torch.device) -> Places:

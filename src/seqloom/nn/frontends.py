@@ -29,7 +29,7 @@ class Frontend(nn.Module, ABC):
     """What is read to vectors of width `width`."""
 
     width: int
-    reads: ClassVar[str]  # the kind of source (`source.kind` of a recipe)
+    reads: ClassVar[str]  # the form of a source (`SourceSettings.form`): "text", "frames"
 
 
 class Embedding(Frontend):

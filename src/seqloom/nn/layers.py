@@ -99,3 +99,13 @@ def mean_of_real(states: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> F
     """The mean over the real positions; zero where there are none."""
     real = mask[..., None].to(states.dtype)
     return (states * real).sum(1) / real.sum(1).clamp(min=1)
+
+
+def nothing_behind(states: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
+    """The same states, and nothing behind the end of each source."""
+    return states.masked_fill(~mask[..., None], 0.0)
+
+
+def halved(mask: Bool[Tensor, "B S"]) -> Bool[Tensor, "B H"]:
+    """The mask after every two neighbours became one position: real where the first of them is."""
+    return mask[:, ::2]

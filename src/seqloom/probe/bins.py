@@ -35,6 +35,13 @@ def averaged(weights: npt.NDArray[np.float32], places: Places) -> npt.NDArray[np
     return rows
 
 
+def merged(signal: npt.NDArray[np.float32], places: Places) -> npt.NDArray[np.float32]:
+    """What positions are made of (S F) as the mean of every bin's."""
+    sizes = np.bincount(places).astype(np.float32)
+    means: npt.NDArray[np.float32] = summed(signal.T, places).T / sizes[:, None]
+    return means
+
+
 def labels_of(labels: Sequence[str], places: Places) -> tuple[str, ...]:
     """Each bin by its first position."""
     return tuple(labels[first] for first in np.flatnonzero(np.diff(places, prepend=-1)).tolist())

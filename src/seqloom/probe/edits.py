@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seqloom.errors import SeqloomError
 from seqloom.models.contracts import Encoder
@@ -86,7 +86,7 @@ class Edits:
             if look.step < 1 or (look.at is not None and look.at < 1):
                 what = f"--attend {look}: steps and positions are counted from 1"
                 raise SeqloomError("E_USAGE", what, fix="STEP=POSITION, such as 1=1")
-            taps = _taps(network, "")
+            taps, look = _taps(network, ""), _shortened(look, reduction_of(network))
             for name in taps if look.layer is None else [_layer(taps, look.layer)]:
                 changed.setdefault(name, _Changed()).looks.append(look)
         for silence in self.silences:
@@ -115,6 +115,20 @@ class _Changed:
             changed[:, head - 1] = 0
         self._seen += steps
         return changed
+
+
+def reduction_of(network: Generator) -> int:
+    """How many neighbours of the source are one position of what is attended to."""
+    encoder = getattr(network, "encoder", None)
+    return encoder.reduction if isinstance(encoder, Encoder) else 1
+
+
+def _shortened(look: Look, reduction: int) -> Look:
+    """The same look where so many positions of the source became one: their weights are added."""
+    if look.at is not None:
+        return replace(look, at=(look.at - 1) // reduction + 1)
+    starts = range(0, len(look.weights), reduction)
+    return replace(look, weights=tuple(sum(look.weights[start : start + reduction]) for start in starts))
 
 
 def _wanted(look: Look, weights: Float[Tensor, "N H T S"]) -> Float[Tensor, "S"]:

@@ -24,7 +24,7 @@ from seqloom.errors import SeqloomError
 from seqloom.models.generator import Generator
 from seqloom.nn.tape import Replacement, Tape
 from seqloom.probe.align import Looked, Picks
-from seqloom.probe.bins import FEW, averaged, bins_of, labels_of, summed
+from seqloom.probe.bins import FEW, averaged, bins_of, labels_of, merged, summed
 from seqloom.probe.regions import in_parts
 from seqloom.probe.tree import Tree
 from seqloom.probe.within import within_source, within_taps
@@ -114,6 +114,7 @@ class Explanation:
     frames: int = 0  # so many of the first positions are frames: neighbours may be drawn as one
     grid: tuple[int, int] | None = None  # rows and columns, where these are the regions of a picture
     picture: str = ""  # that picture as a data URI, where it is to be drawn
+    signal: Float32[np.ndarray, "S F"] | None = None  # what these are made of, to be drawn
 
     @property
     def log_prob(self) -> float:
@@ -159,9 +160,9 @@ class Explanation:
             return self.binned(FEW).map(layer, head)
         if words:
             probabilities = [float(np.exp(self._of_word(self.said, word))) for word in range(max(self.said) + 1)]
-            merged = self.by_words(Picks(layer, head)).astype(np.float32)
-            labels = tuple(self.text.split())[: merged.shape[1]], tuple(self.answer.split())[: merged.shape[0]]
-            return AttentionMap(*labels, merged[None], np.array(probabilities[: len(merged)], dtype=np.float32))
+            whole = self.by_words(Picks(layer, head)).astype(np.float32)
+            labels = tuple(self.text.split())[: whole.shape[1]], tuple(self.answer.split())[: whole.shape[0]]
+            return AttentionMap(*labels, whole[None], np.array(probabilities[: len(whole)], dtype=np.float32))
         chosen = self.weights[-1 if layer is None else layer - 1]
         shown = chosen if head is None else chosen[head - 1 : head]
         tokens, read = tuple(told.token for told in self.output), self.source
@@ -182,6 +183,7 @@ class Explanation:
             weights=summed(self.weights, places),
             within_source=averaged(self.within_source, places),
             frames=most,
+            signal=None if self.signal is None else merged(self.signal, places[: self.frames]),
         )
 
     def check(self, layer: int | None, head: int | None) -> None:
@@ -273,6 +275,7 @@ def explained(
         frames=forced.encoded.frames,
         grid=codecs.source.grid,
         picture=codecs.source.shown(text),
+        signal=codecs.source.signal(forced.encoded.source),
     )
 
 

@@ -34,6 +34,7 @@ from seqloom.errors import SeqloomError
 from seqloom.models.generator import Generator, shifted
 from seqloom.nn.tape import Replacement, Tape
 from seqloom.probe.attribution import Attention, Gradient, Occlusion
+from seqloom.probe.edits import reduction_of
 from seqloom.probe.pair import AT_ONCE, alone, differentiable, source_places, target_of
 from seqloom.shapes import Float, Int, Tensor
 
@@ -183,6 +184,9 @@ def measured(network: Generator, batch: Batch, trials: Trials | None = None) -> 
     if not network.attention_taps:
         what = "this model has no attention whose faithfulness could be measured"
         raise SeqloomError("E_USAGE", what, fix="train a decoder with attention (model.decoder.kind: luong)")
+    if reduction_of(network) > 1:
+        what = f"its encoder makes one position of {reduction_of(network)}, whose weights cannot be moved one by one"
+        raise SeqloomError("E_USAGE", what, fix="ask it of a model whose encoder keeps every position, such as rnn")
     weights = Attention(Attention.Settings())(network, batch).of_source
     gradient = np.abs(Gradient(Gradient.Settings())(network, batch).of_source)
     occlusion = np.abs(Occlusion(Occlusion.Settings())(network, batch).of_source)

@@ -109,6 +109,7 @@ def _explanation(
         truncated=read.truncated,
         frames=encoded.frames,
         grid=codecs.source.grid,
+        signal=codecs.source.signal(encoded.source),
     )
 
 

@@ -148,6 +148,7 @@ def packed_answer(found: Explanation, attribution: Attribution | None = None) ->
         "output": _side([told.token for told in found.output], found.said, found.answer),
         "steps": [_step(told) for told in found.output],
         "attention": attention,
+        "signal": None if found.signal is None else _drawn(found.signal),
         "tree": None if found.tree is None else _tree(found.tree),
         **_picture(found),
     }
@@ -176,6 +177,13 @@ def _packed(weights: Float32[np.ndarray, "L H T S"]) -> dict[str, Plain]:
     """One byte per weight."""
     codes = np.rint(np.sqrt(np.clip(weights, 0, 1)) * STEPS).astype(np.uint8)
     return {"shape": list(weights.shape), "codes": base64.b64encode(codes.tobytes()).decode("ascii")}
+
+
+def _drawn(signal: Float32[np.ndarray, "S F"]) -> dict[str, Plain]:
+    """A picture of F rows, the highest feature on top, one byte per point: from nearly the least to nearly the most."""
+    low, high = np.percentile(signal, [2, 98])
+    codes = np.rint(np.clip((signal - low) / max(high - low, 1e-6), 0, 1) * 255).astype(np.uint8).T[::-1]
+    return {"shape": list(codes.shape), "codes": base64.b64encode(codes.tobytes()).decode("ascii")}
 
 
 def _tree(tree: Tree) -> list[Plain]:

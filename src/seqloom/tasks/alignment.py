@@ -26,11 +26,8 @@ class AttentionLoss:
     def __init__(self, guided: float, coverage: float, doubly: float = 0.0, layer: int | None = None) -> None:
         self.guided, self.coverage, self.doubly, self.layer = guided, coverage, doubly, layer
 
-    def tape(self, model: Generator) -> Tape:
-        """Listens to the weights of one pass of the decoder."""
-        return Tape(self._tap(model), keep_gradients=True)
-
-    def _tap(self, model: Generator) -> str:
+    def tap(self, model: Generator) -> str:
+        """Where the weights pass; a tape that keeps gradients listens there."""
         named = {"guided_alignment": self.guided, "coverage_loss": self.coverage, "doubly_stochastic": self.doubly}
         taps, where = model.decoder.attention_taps, f"task.{next(key for key, weight in named.items() if weight)}"
         if not taps:
@@ -44,7 +41,7 @@ class AttentionLoss:
     def values(self, tape: Tape, model: Generator, batch: Batch) -> Float[Tensor, "M"]:
         """What to add to the loss of each of the M real target tokens, after the pass that `tape` listened to."""
         assert batch.target is not None
-        weights = exact(tape.joined(self._tap(model), dim=2)).mean(1)  # B T S
+        weights = exact(tape.joined(self.tap(model), dim=2)).mean(1)  # B T S
         total = torch.zeros_like(weights[..., 0])  # B T
         if self.guided and batch.alignment is not None:  # a batch may hold none of those that are known
             total = total + self.guided * guided(weights, batch.alignment)

@@ -32,7 +32,7 @@ def with_front_end(model: object, source: SourceSettings) -> object:
     raw = {"kind": model or ENCODES} if model is None or isinstance(model, str) else model
     if not isinstance(raw, Mapping) or raw.get("kind", ENCODES) != ENCODES:
         return model
-    fitting = next(name for name in FRONTENDS if FRONTENDS[name].reads == kind_of(source))
+    fitting = next(name for name in FRONTENDS if FRONTENDS[name].reads == source.form)
     parts = {"source_embedding": {"kind": fitting}, **source.suits()}
     return {"kind": ENCODES, **raw, **{name: _completed(raw.get(name, {}), usual) for name, usual in parts.items()}}
 
@@ -56,8 +56,8 @@ def check_source(
     if kind != TEXT:
         _refuse_tokens(kind, model, task, extras)
     reads = TEXT if front is None else FRONTENDS[kind_of(front)].reads
-    if reads != kind:
-        fitting = ", ".join(name for name in FRONTENDS if FRONTENDS[name].reads == kind)
+    if reads != source.form:
+        fitting = ", ".join(name for name in FRONTENDS if FRONTENDS[name].reads == source.form)
         told = "target_embedding" if front is None else f"source_embedding: {kind_of(front)}"
         raise ValueError(f"model.{told} reads {reads}, and the source is {kind}; use: {fitting}")
     if front is not None:

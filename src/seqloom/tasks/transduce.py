@@ -21,6 +21,8 @@ from seqloom.data.batching import collate_pairs
 from seqloom.data.corpus import Pair
 from seqloom.models.contracts import State
 from seqloom.models.generator import Generator
+from seqloom.nn.ctc import CTC, ctc_nll
+from seqloom.nn.tape import Tape
 from seqloom.search.hypotheses import Hypothesis
 from seqloom.search.loop import Limits, search
 from seqloom.search.strategies import STRATEGIES, Beam
@@ -44,6 +46,7 @@ class SearchSettings(config.Settings):
 
     strategy: Annotated[config.Settings, Kind(STRATEGIES)] = Beam.Settings()
     limits: Limits = Limits()
+    ctc: float = Field(0.0, ge=0.0, le=100.0)  # weight of what the encoder says by itself
 
 
 class Transduce(Task[Generator, Pair, list[Hypothesis]]):
@@ -64,6 +67,7 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
         guided_alignment: float = Field(0.0, ge=0.0)  # weight of the loss that pulls attention to the data's alignments
         coverage_loss: float = Field(0.0, ge=0.0)  # weight of the loss on attending again to what was attended to
         doubly_stochastic: float = Field(0.0, ge=0.0)  # weight of the loss on positions not looked at about once in all
+        ctc: float = Field(0.0, ge=0.0, lt=1.0)  # share of the loss that is of what the encoder says by itself
         attention_layer: int | None = Field(None, ge=1)  # whose weights these see; null: the last that attends
 
         @model_validator(mode="after")
@@ -175,6 +179,7 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
             "task.edit_temperature is drawn on the host": settings.edit_temperature > 0,
             "task.sampling looks at each prediction": sampling != Constant.Settings(),
             "losses on the attention look at it": settings.watches,
+            "task.ctc asks for lengths": settings.ctc > 0,
             "what may be copied differs from batch to batch": model.head.copies,
             "layers are computed twice (checkpointing)": any(
                 getattr(module, "checkpointing", False) for module in model.modules()
@@ -241,13 +246,19 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
     ) -> tuple[Pass, tuple[Float[Tensor, "M"], Float[Tensor, "M"]]]:
         """One pass of the decoder, and (minimised, nll) of every real target token."""
         assert batch.target is not None
-        if not self.settings.watches:
+        settings = self.settings
+        heard = [*([self.looking.tap(model)] if settings.watches else ()), *([CTC] if settings.ctc else ())]
+        if not heard:
             made = self._features(model, batch, step)
-            return made, model.head.losses(*made, batch.target, self.settings.label_smoothing)
-        with self.looking.tape(model) as tape:
+            return made, model.head.losses(*made, batch.target, settings.label_smoothing)
+        with Tape(*heard, keep_gradients=True) as tape:
             made = self._features(model, batch, step)
-        minimised, nll = model.head.losses(*made, batch.target, self.settings.label_smoothing)
-        return made, (minimised + self.looking.values(tape, model, batch), nll)
+        minimised, nll = model.head.losses(*made, batch.target, settings.label_smoothing)
+        if settings.watches:
+            minimised = minimised + self.looking.values(tape, model, batch)
+        if settings.ctc:
+            minimised = with_ctc(minimised, tape.steps(CTC)[0], batch.target, settings.ctc)
+        return made, (minimised, nll)
 
     def _features(self, model: Generator, batch: Batch, step: int) -> Pass:
         """One pass of the decoder over its history: gold, noisy, or in part its own predictions."""
@@ -295,6 +306,19 @@ def _learned(model: Generator, batch: Batch) -> tuple[Batch, Tokens]:
     assert batch.target is not None
     target = batch.target.without(EOS) if model.decoder.sure_of_end else batch.target
     return replace(batch, target=target), target
+
+
+def with_ctc(
+    minimised: Float[Tensor, "M"], log_probs: Float[Tensor, "B S V"], target: Tokens, share: float
+) -> Float[Tensor, "M"]:
+    """(1 - share) of every token's loss, and share of its sequence's by CTC, evenly over its tokens (Kim et al. 2017).
+
+    A target that is too long for its source to say it so is learned as without CTC.
+    """
+    values, fits = ctc_nll(log_probs, target)  # B
+    each = values / target.mask.sum(1).clamp(min=1)
+    weight = target.real((share * fits)[:, None].expand(target.mask.shape)).to(minimised.dtype)  # M
+    return torch.lerp(minimised, target.real(each[:, None].expand(target.mask.shape)).to(minimised.dtype), weight)
 
 
 def summed(

@@ -197,7 +197,7 @@ function drawSaid() {
   parts.said.replaceChildren(
     el('div', {},
       el('h2', { class: 'soft' }, 'It read'), el('p', { class: 'text', dir: 'auto' }, text), ...further,
-      answer().picture ? seen(null) : answer().regions ? '' : line('source', text, units(source).map((unit, index) => token(unit, index, 'source'))),
+      answer().picture ? seen(null) : answer().signal ? el('div', { class: 'signal' }, signal()) : answer().regions ? '' : line('source', text, units(source).map((unit, index) => token(unit, index, 'source'))),
       el('h2', { class: 'soft' }, 'It said'), el('p', { class: 'text answer', dir: 'auto' }, said || '(nothing)'),
       line('output', said, units(output).map(saidToken)),
       scale('doubt', 'sure', 'improbable'),
@@ -237,11 +237,14 @@ function drawDetail(index) {
 
 // --- where it looked: the heat map and the ribbons -------------------------------------------------------------
 
+/** The weight that is drawn darkest: of a signal, of whose many positions none has much, the largest there is. */
+const darkest = () => (answer().signal && store.weights ? Math.max(0.01, ...store.weights.flat()) : 1);
 function cell(weight, row, column) {
   const share = `${visible(store.rows[row].label)} to ${visible(store.columns[column].label)}: ${whole(weight)}`;
   const numbered = store.columns.length <= NUMBERED && weight >= 0.095;
   const marks = { role: 'gridcell', 'data-row': row, 'data-column': column, 'aria-label': share };
-  return el('td', { ...marks, class: shade(eased(weight)), '--w': eased(weight) },
+  const deep = eased(weight / darkest());
+  return el('td', { ...marks, class: shade(deep), '--w': deep },
     numbered ? String(Math.round(100 * weight)) : '');
 }
 function spreadCell(row) {
@@ -259,6 +262,23 @@ function coverageRow() {
   });
   return el('tfoot', {}, el('tr', { role: 'row' }, el('th', { class: 'row', role: 'rowheader' }, 'coverage'), ...pillars, el('td')));
 }
+/** What was heard or measured: time across, features up. */
+function signal() {
+  const { shape: [height, width], codes } = answer().signal;
+  const canvas = el('canvas', { width, height, role: 'img', 'aria-label': 'the source: time from left to right, features from low to high' });
+  const points = new ImageData(width, height);
+  Array.from(atob(codes), (code) => code.charCodeAt(0) / 255).forEach((value, place) =>
+    points.data.set([16 + 236 * value ** 1.2, 20 + 214 * value ** 1.6, 58 + 90 * value, 255], 4 * place));
+  canvas.getContext('2d').putImageData(points, 0, 0);
+  return canvas;
+}
+/** The source itself above the columns of a map over it. */
+function heardRow() {
+  const heard = answer().signal;
+  if (!heard || KINDS[store.kind].columns !== 'source') return [];
+  const rest = store.columns.slice(heard.shape[1]).map(() => el('td'));
+  return [el('tr', { class: 'heard' }, el('th', { class: 'row' }, 'source'), el('td', { colspan: heard.shape[1] }, signal()), ...rest, el('td'))];
+}
 function heatMap() {
   const top = store.columns.map((unit, column) =>
     el('th', { role: 'columnheader', scope: 'col', 'data-top': column, title: unit.label }, el('span', { dir: 'auto' }, visible(unit.label))));
@@ -267,7 +287,7 @@ function heatMap() {
     ...row.map((weight, column) => cell(weight, index, column)), spreadCell(row)));
   const size = store.columns.length > NUMBERED ? ' fine' : '';
   const table = el('table', { class: `map${size}`, role: 'grid', 'aria-label': `${KINDS[store.kind].whole}${KINDS[store.kind].name}, ${where()}` },
-    el('thead', {}, el('tr', { role: 'row' }, el('td', { class: 'side' }), ...top, el('th', { class: 'side' }, 'entropy, bits'))),
+    el('thead', {}, el('tr', { role: 'row' }, el('td', { class: 'side' }), ...top, el('th', { class: 'side' }, 'entropy, bits')), ...heardRow()),
     el('tbody', {}, ...body), coverageRow());
   return el('div', { class: 'scroll' }, roving(table, 'td[data-row]', store.columns.length));
 }
@@ -432,7 +452,7 @@ function drawControls() {
     const box = el('input', { type: 'checkbox', checked: store.words, onchange });
     shown.push(el('label', { 'data-control': 'words' }, box, 'whole words'));
   }
-  if (stack && !(store.view === 'picture' && pictured())) shown.push(scale('look', '0', '100 %'));
+  if (stack && !(store.view === 'picture' && pictured())) shown.push(scale('look', '0', whole(darkest())));
   parts.controls.replaceChildren(...shown);
   if (focused) parts.controls.querySelector(`[data-control="${focused}"] :is(select, :checked, [type=checkbox])`)?.focus();
 }
