@@ -8,7 +8,7 @@ import logging
 import shutil
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -173,6 +173,7 @@ def test_keys_open_and_are_nowhere_told(tmp_path: Path, caplog: pytest.LogCaptur
 
         assert (v1(), v1(Authorization="Bearer x"), v1(Authorization=f"Bearer {key}")) == (401, 401, 200)
         assert v1(**{"X-Api-Key": key}) == 200
+        assert client.post("/v1/predict", json=ask).headers["www-authenticate"] == "Bearer"
         assert client.get("/metrics").status_code == 401
         missing, wrong = client.post("/translate", json=pair), client.post("/translate", json={**pair, "api_key": "x"})
         assert (missing.status_code, wrong.status_code) == (400, 403)
@@ -234,7 +235,9 @@ def test_other_pages_may_use_the_contract_and_nothing_else(client: httpx.Client)
     assert client.get("/v1/models", headers=own).status_code == 200
 
 
-@pytest.mark.parametrize(("host", "status"), [("example.org", 400), ("", 400), ("localhost", 200), ("[::1]:5", 200)])
+@pytest.mark.parametrize(
+    ("host", "status"), [("example.org", 400), ("", 400), ("[", 400), ("localhost", 200), ("[::1]:5", 200)]
+)
 def test_a_name_that_is_not_ours_is_not_answered(client: httpx.Client, host: str, status: int) -> None:
     assert client.get("/v1/models", headers={"Host": host}).status_code == status
 
@@ -255,6 +258,15 @@ def test_a_full_queue_says_503_and_a_late_answer_504(monkeypatch: pytest.MonkeyP
         monkeypatch.undo()
         time.sleep(0.5)
         assert service.batcher.waiting == 0
+        assert client.post("/v1/predict", json={"inputs": "ab"}).status_code == 200
+
+
+def test_a_long_search_ends_when_its_client_is_told_504() -> None:
+    asked = {"inputs": "abcdefgh", "options": {"beam": 10, "min_length": 100_000, "max_length": 100_000}}
+    limits = Limits(max_length=100_000)
+    with serving(trained(), pace=Pace(deadline=1.0), limits=limits) as (client, _):
+        assert client.post("/v1/predict", json=asked).status_code == 504
+        time.sleep(0.3)  # the whole of it would take minutes
         assert client.post("/v1/predict", json={"inputs": "ab"}).status_code == 200
 
 
@@ -338,8 +350,8 @@ def test_a_corrupt_bundle_leaves_the_old_model_serving(tmp_path: Path, monkeypat
         assert client.post("/v1/predict", json={"inputs": "ab"}).json() == before
 
 
-def _until(holds: object, seconds: float = 20.0) -> None:
+def _until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
     until = time.monotonic() + seconds
-    while not holds():  # type: ignore[operator]
+    while not holds():
         assert time.monotonic() < until
         time.sleep(0.02)

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -168,6 +168,8 @@ def test_lists_lines_alternatives_and_detection(client: httpx.Client) -> None:
     assert [one["language"] for one in answer["detectedLanguage"]] == ["en", "en"]
     assert len(answer["alternatives"][0]) == 2
     assert answer["translatedText"][0] not in answer["alternatives"][0]
+    many = client.post("/translate", json={**asked, "q": "ab\n" * 100}).json()  # more lines than a request has texts
+    assert many["translatedText"].count("\n") == 100
     plain = client.post("/translate", json={**asked, "alternatives": 0}).json()
     assert plain["translatedText"] == answer["translatedText"]
 
@@ -184,6 +186,8 @@ def test_the_command_serves_until_sigterm_and_finishes_what_it_began() -> None:
         url = process.stderr.readline().split()[0]
         with httpx.Client(base_url=url, timeout=30) as client, ThreadPoolExecutor(8) as pool:
             _until_ready(client)
+            process.send_signal(signal.SIGHUP)
+            _until(lambda: 'seqloom_reloads_total{outcome="loaded"} 1' in client.get("/metrics").text)
             asked = [pool.submit(client.post, "/v1/predict", json={"inputs": WORDS}) for _ in range(8)]
             time.sleep(0.1)
             process.send_signal(signal.SIGTERM)
@@ -193,18 +197,24 @@ def test_the_command_serves_until_sigterm_and_finishes_what_it_began() -> None:
             assert {answer.result().status_code for answer in asked} == {200}
         assert process.wait(20) == 0
         events = [json.loads(line) for line in process.stderr.read().splitlines()]
-        assert {"request", "stopping"} <= {event["event"] for event in events}
+        assert {"request", "reloaded", "stopping"} <= {event["event"] for event in events}
     finally:
         process.kill()
         process.wait()
 
 
 def _until_ready(client: httpx.Client) -> None:
-    for _ in range(200):
+    def is_ready() -> bool:
         try:
-            if client.get("/ready").status_code == 200:
-                return
+            return client.get("/ready").status_code == 200
         except httpx.TransportError:
-            pass
+            return False
+
+    _until(is_ready)
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    until = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < until
         time.sleep(0.1)
-    raise AssertionError("the server did not start")

@@ -133,12 +133,12 @@ class Batcher:
             self.refuse_full()
             self._streams.append(stream)
             self._changed.notify()
+        until = time.monotonic() + self.pace.deadline
         try:
-            async with asyncio.timeout(self.pace.deadline):
-                while (piece := await stream.told.get()) is not None:
-                    if isinstance(piece, Exception):
-                        raise piece
-                    yield piece
+            while (piece := await asyncio.wait_for(stream.told.get(), until - time.monotonic())) is not None:
+                if isinstance(piece, Exception):
+                    raise piece
+                yield piece
         except TimeoutError:
             raise self._late() from None
         finally:

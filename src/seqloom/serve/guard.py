@@ -11,7 +11,7 @@ import ipaddress
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, Response
@@ -86,12 +86,12 @@ class Guard:
 
     def _refuse_foreign(self, headers: Headers) -> None:
         """E_HOST for a name that somebody's DNS gave our address to; E_ORIGIN for a page that is not ours."""
-        host = headers.get("host", "")
-        name = (urlsplit(f"//{host}").hostname or "").lower()
+        host = headers.get("host", "").lower()
+        name = _place(f"//{host}").hostname or ""
         if name not in ("localhost", *self.names) and not _is_address(name):
             raise Refusal("E_HOST", "this server does not answer to that name", fix="serve --name NAME")
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and _place(origin.lower()).netloc != host:
             raise Refusal("E_ORIGIN", "pages of another origin may use the routes of /translate only")
 
 
@@ -161,6 +161,14 @@ def _refuse_other_types(headers: Headers) -> None:
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Refusal("E_MEDIA", "a body of JSON is expected", fix="Content-Type: application/json")
+
+
+def _place(url: str) -> SplitResult:
+    """The parts of an address; of one that is none, nothing."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")
 
 
 def _is_address(name: str) -> bool:

@@ -111,7 +111,8 @@ class LibreTranslate:
         splitting = options.with_(n_best=1)
         plans = [model.reader.read(text, splitting, "q")[2] for text in texts]
         parts = [part for plan in plans for part, _ in plan]
-        found = iter(await self.service.predict(model, parts, options) if parts else [])
+        characters = sum(map(len, parts))
+        found = iter(await self.service.answers(model, parts, options, characters) if parts else [])
         told = []
         for plan in plans:
             answers = [([output.text for output in next(found).hypotheses], gap) for _, gap in plan]

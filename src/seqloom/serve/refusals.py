@@ -38,6 +38,8 @@ class Refusal(HTTPException):
         headers = {"Retry-After": str(max(1, round(retry_after)))} if code in RETRIED else {}
         if status in (408, 413):  # the rest of the body is not read
             headers["Connection"] = "close"
+        if status == 401:
+            headers["WWW-Authenticate"] = "Bearer"
         super().__init__(status, what, headers)
 
     @property

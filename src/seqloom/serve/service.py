@@ -90,8 +90,13 @@ class Service:
         return options
 
     async def predict(self, model: Model, texts: Sequence[Inputs], options: Options) -> list[Prediction]:
+        """E_LIMIT for too much at once."""
+        return await self.answers(model, texts, options, self.limits.refuse_texts(texts))
+
+    async def answers(
+        self, model: Model, texts: Sequence[Inputs], options: Options, characters: int
+    ) -> list[Prediction]:
         """Together with whatever else is asked of this model in this way."""
-        characters = self.limits.refuse_texts(texts)
 
         def answer(every: Sequence[Inputs]) -> list[Prediction]:
             return list(model.predict(every, options, name="inputs"))
