@@ -476,7 +476,7 @@ def start_from_vectors(recipe: Recipe, model: Network, codecs: Codecs) -> dict[s
     return covered
 
 
-def start_from_weights(recipe: Recipe, model: Generator) -> dict[str, int]:
+def start_from_weights(recipe: Recipe, model: Network) -> dict[str, int]:
     """Copy a person's safetensors files into the parts that name one; how many numbers each part got. E_BUNDLE lists
     names and shapes that are not the part's own."""
     copied: dict[str, int] = {}
