@@ -111,7 +111,7 @@ def test_without_pillow_it_says_how_to_get_it(
         ("model.encoder.kind=rnnn", "rnn"),
         ("source.region=5", "power of two"),
         ("source.size=18", "use 16 or 20"),
-        ("model.source_embedding={kind: learned}", "reads text, and the source is pixels"),
+        ("model.source_embedding={kind: learned}", "cnn reads pixels, and source_embedding: learned reads text"),
         ("model.source_embedding={columns: 7}", "leave it out"),
         ("model.head=copy", "copy repeats tokens of the source"),
         ("source={kind: text, tokenizer: words}", "cnn reads pixels"),

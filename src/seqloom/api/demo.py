@@ -70,6 +70,7 @@ class Shown:
     prediction: Prediction
     references: tuple[str, ...]
     right: bool
+    asked: str = ""  # as the data write it
 
     def as_dict(self) -> dict[str, Plain]:
         return {
@@ -146,7 +147,7 @@ def show(model: Model, count: int = SHOWN) -> list[Shown]:
     predictions = list(model.predict([item.inputs for item in drawn], Options(split=False, on_long="skip")))
     right = right_outputs(model.recipe, [prediction.text for prediction in predictions], drawn)
     return [
-        Shown(prediction, item.references, well)
+        Shown(prediction, item.references, well, item.shown)
         for prediction, item, well in zip(predictions, drawn, right, strict=True)
     ]
 

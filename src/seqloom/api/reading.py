@@ -101,9 +101,12 @@ class Reader:
         return self.codecs.source.settings.in_files and error.code in ("E_DATA", "E_FILE")
 
     def refuse_long(self, texts: Iterable[Inputs], asked: Asked, name: str = "") -> None:
-        """Look for sources over the recipe's maximum that were not provided for, before the first answer."""
+        """Look for sources over the recipe's maximum, and files that cannot be read, that were not provided for."""
         for number, inputs in enumerate(texts, start=1):
-            self._planned(inputs, asked, _place(name, number))
+            plan = self._planned(inputs, asked, _place(name, number))
+            if asked.on_bad_file == "error" and self.codecs.source.settings.in_files and plan.line.strip():
+                with named_at(plan.line, plan.where):
+                    self.codecs.source.cut(plan.line)  # damage shows only where all of a file is read
 
     def read(self, inputs: Inputs, asked: Asked, where: str) -> tuple[str, dict[str, str], list[tuple[str, str]]]:
         """A line's source, its extras (the same for all of its parts), and its parts with the gaps between them."""

@@ -173,8 +173,8 @@ class Retriever:
         return Reader(self.codecs, limits.max_source, limits.max_extra, None)
 
     def _answers(self, texts: Sequence[Piece], asked: Asked) -> list[Prediction]:
-        answers = [passed_over(text, extras) for text, extras in texts]
-        encoded, _ = self.reader.encoded(texts)  # questions are texts: no file can be at fault
+        encoded, faults = self.reader.encoded(texts)
+        answers = [passed_over(text, extras, faults.get(place)) for place, (text, extras) in enumerate(texts)]
         scores, places = self.index.nearest(self.queries([*encoded.values()]), asked.n_best)
         for row, (place, read) in enumerate(encoded.items()):
             found = zip(scores[row].tolist(), places[row].tolist(), strict=True)

@@ -100,7 +100,7 @@ def _print_scores(report: Report) -> None:
 def _print_examples(report: Report) -> None:
     rows = [
         (
-            one.prediction.source,
+            one.asked,
             one.prediction.text,
             "=" if one.right else " | ".join(one.references),
             percent(one.prediction.confidence),

@@ -58,9 +58,8 @@ class EncoderDecoder(Generator):
         def _encoder_reads(self) -> EncoderDecoder.Settings:
             only, given = ENCODERS[kind_of(self.encoder)].reads, FRONTENDS[kind_of(self.source_embedding)].reads
             if only not in (None, given):
-                raise ValueError(
-                    f"encoder: {kind_of(self.encoder)} reads {only}, and the source is {given}; set source.kind: {only}"
-                )
+                told = f"{kind_of(self.encoder)} reads {only}, and source_embedding: {kind_of(self.source_embedding)}"
+                raise ValueError(f"encoder: {told} reads {given}; set source.kind: {only}, or use another encoder")
             return self
 
         @model_validator(mode="after")
