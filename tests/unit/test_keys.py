@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import stat
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
 from commands import Command
+from seqloom.cli import serve
+from seqloom.serve.batcher import Pace
 from seqloom.serve.keys import Keys
 from seqloom.serve.limits import Limits, Rates
 from seqloom.serve.refusals import Refusal
@@ -80,3 +83,12 @@ def test_rates_are_per_client_and_say_when_to_come_again() -> None:
 def test_limits_read_their_rate() -> None:
     with pytest.raises(ValueError, match="is no rate"):
         Limits(rate="often")
+
+
+def test_the_commands_defaults_are_the_settings_own() -> None:
+    shown = {name: one.default.default for name, one in signature(serve.command).parameters.items()}
+    limits, pace = Limits(), Pace()
+    for name in ("characters", "batch", "beam", "n_best", "max_length", "body", "rate"):
+        assert shown[name] == getattr(limits, name)
+    waits = (shown["queue"], shown["budget"], shown["patience"] / 1000, shown["deadline"])
+    assert waits == (pace.room, pace.budget, pace.patience, pace.deadline)
