@@ -18,14 +18,14 @@ from pydantic import Field, model_validator
 from seqloom import config
 from seqloom.data.tokenizer import Tokenizer
 from seqloom.errors import SeqloomError
-from seqloom.figures import FIX, LARGEST, MARGIN, no_number, number_in
+from seqloom.figures import FIX, MARGIN, no_number, number_in
 from seqloom.files import atomic_write, read_json
 
 HEADER = "; or is this a header (header: true), or another column the target (columns: [source, target])?"
 STEPS = (1, 2, 5)  # times a power of ten
 APART = 1e-9  # of the largest number: what differs by less cannot be told apart
 MOST_DIGITS = 15  # behind the point that a level is written with
-Bound = Field(None, ge=-LARGEST, le=LARGEST)
+Bound = Field(None, ge=-1e38, le=1e38)  # of float32
 
 
 class Number(Tokenizer):
