@@ -92,7 +92,7 @@ def test_a_picture_a_folder_and_a_list_on_stdin(captions: Path, seqloom: Command
 def test_explained_in_words_as_json_and_on_a_page(captions: Path, seqloom: Command, tmp_path: Path) -> None:
     picture = captions.parent / "blocks" / "0.png"
     shown = seqloom("explain", captions, picture).out
-    assert "top␣left" in shown
+    assert "top-left" in shown
     told = json.loads(seqloom("explain", captions, picture, "--json").out)
     assert told["grid"] == [4, 4]
     assert np.allclose(np.array(told["weights"]).sum(-1), 1, atol=1e-3)

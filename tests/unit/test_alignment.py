@@ -12,6 +12,7 @@ from seqloom.batch import Batch, Tokens
 from seqloom.config import validated
 from seqloom.errors import SeqloomError
 from seqloom.models.model import EncoderDecoder
+from seqloom.nn.attention import drawn
 from seqloom.recipe import Recipe
 from seqloom.specials import EOS
 from seqloom.tasks.alignment import guided, repeated, unevenness
@@ -252,3 +253,16 @@ def test_doubly_stochastic_attention_asks_for_one_look_in_all() -> None:
     weights = torch.tensor([[[0.9, 0.1], [0.6, 0.4]], [[1.0, 0.0], [0.5, 0.5]]], dtype=torch.float64)
     said = torch.tensor([[True, True], [True, False]])
     assert unevenness(weights, said).flatten().tolist() == pytest.approx([0, 0.5, 0, 0])
+
+
+def test_sampled_attention_looks_at_one_place_and_lets_gradients_through() -> None:
+    torch.manual_seed(3)
+    scores = torch.tensor([2.0, 1.0, 0.0], dtype=torch.float64).repeat(4000, 1).requires_grad_()
+    weights = torch.softmax(scores, -1)[:, None, None]
+    looked = drawn(weights)
+    assert set(looked.detach().flatten().tolist()) <= {0.0, 1.0}
+    assert torch.allclose(looked.detach().sum(-1), torch.ones(4000, 1, 1, dtype=torch.float64))
+    assert torch.allclose(looked.detach().mean((0, 1, 2)), weights[0, 0, 0].detach(), atol=0.03)
+    values = torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64)
+    passed = torch.autograd.grad((looked * values).sum(), scores, retain_graph=True)[0]
+    assert torch.allclose(passed, torch.autograd.grad((weights * values).sum(), scores)[0])

@@ -9,12 +9,16 @@ from random import Random
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
+from seqloom.batch import Frames
 from seqloom.data.augmenting import Augmentation, augmented
 from seqloom.data.images import as_uri, check_picture, decoded, pictures_in
 from seqloom.data.pixels import PixelsCodec
 from seqloom.errors import SeqloomError
+from seqloom.models.tables import ENCODERS
+from seqloom.nn.frontends import FRONTENDS
 
 RED, WHITE = [255, 0, 0], [255, 255, 255]
 settings = PixelsCodec.Settings
@@ -216,3 +220,22 @@ def test_each_change_is_a_change_of_its_own(key: str) -> None:
 def test_a_page_gets_the_picture_as_the_model_sees_it(tmp_path: Path) -> None:
     uri = as_uri(str(halves("RGB", tmp_path / "x.png")), (8, 8), "crop", "rgb")
     assert uri.startswith("data:image/png;base64,")
+
+
+def test_a_network_makes_one_state_of_every_region_whatever_its_size() -> None:
+    for region, blocks in ((2, 1), (4, 2), (16, 1)):
+        front = FRONTENDS.build(
+            FRONTENDS.settings({"kind": "regions", "rows": 3, "columns": 2, "region": region}), vocabulary=0
+        )
+        encoder = ENCODERS.build(ENCODERS.settings({"kind": "cnn", "width": 12, "blocks": blocks}), embedding=front)
+        picture = torch.randn(2, 7, front.width)
+        memory = encoder(Frames(picture, torch.ones(2, 7, dtype=torch.bool)))
+        assert memory.states.shape == (2, 7, 12)
+        assert memory.summary[0][0].shape == (2, 12)
+
+
+def test_planes_are_the_picture_again(tmp_path: Path) -> None:
+    made, path = codec(tmp_path)
+    front = FRONTENDS.build(FRONTENDS.settings({**made.settings.suits()["source_embedding"]}), vocabulary=0)
+    read = torch.from_numpy(made.cut(path))[None]
+    np.testing.assert_array_equal(front.planes(read)[0].permute(1, 2, 0).numpy(), made._picture(made.cut(path)))

@@ -16,7 +16,7 @@ def named_parts(rows: int, columns: int) -> tuple[list[str], npt.NDArray[np.int6
     down, across = (_thirds(count) for count in (rows, columns))
     places = (down[:, None] * 3 + across[None]).reshape(-1)
     used = np.unique(places)
-    names = [" ".join(filter(None, (THIRDS[0][part // 3], THIRDS[1][part % 3]))) or MIDDLE for part in used.tolist()]
+    names = ["-".join(filter(None, (THIRDS[0][part // 3], THIRDS[1][part % 3]))) or MIDDLE for part in used.tolist()]
     return names, np.searchsorted(used, places)
 
 
