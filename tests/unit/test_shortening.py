@@ -102,6 +102,7 @@ def test_a_model_tells_where_it_looked_in_frames() -> None:
     ("parts", "words"),
     [
         ({"decoder": "tags"}, "every tag belongs to one"),
+        ({"decoder": "span"}, "a span begins and ends at one"),
         ({"head": "copy"}, "head: copy points at each"),
         ({"decoder": {"kind": "label", "compare": "features"}}, "compares them one by one"),
         ({"encoder": {"kind": "pyramid", "width": 5}}, "even width"),

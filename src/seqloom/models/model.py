@@ -101,6 +101,8 @@ class EncoderDecoder(Generator):
                 raise ValueError(f"encoder: {fewer}, and every tag belongs to one; use rnn or transformer")
             if HEADS[kind_of(self.head)].copies:
                 raise ValueError(f"encoder: {fewer}, and head: copy points at each; use rnn or transformer")
+            if self.decoder.points:
+                raise ValueError(f"encoder: {fewer}, and a span begins and ends at one; use rnn or transformer")
             if self.decoder.apart:
                 raise ValueError(f"encoder: {fewer}, and the decoder compares them one by one; use rnn or transformer")
             return self
