@@ -131,6 +131,18 @@ ROWS = [  # task, recipe, result file, scores to show
         "recipes/results/spoken-digits.json",
         {"accuracy": "accuracy"},
     ),
+    (
+        "strings of spoken digits to letters (FSDD, unseen clips)",
+        "[speech-digits](recipes/speech-digits.yaml)",
+        "recipes/results/speech-digits.json",
+        {"wer": "WER"},
+    ),
+    (
+        "read speech to words from cepstra (AN4)",
+        "[speech-an4](recipes/speech-an4.yaml)",
+        "recipes/results/speech-an4.json",
+        {"wer": "WER"},
+    ),
     *(
         (
             f"does one sentence follow from another ({name}), {how}",
