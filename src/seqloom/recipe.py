@@ -325,15 +325,16 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _targets_fit(self) -> Recipe:
-        kind, decoder = kind_of(self.target.tokenizer), kind_of(self.model.parts["decoder"])
+        kind, part = kind_of(self.target.tokenizer), self.model.parts.get("decoder")
+        speaker = f"a {kind_of(self.model)} model" if part is None else f"a {kind_of(part)} decoder"
         if self.data.judgments == "mean" and not self.model.measures:
             raise ValueError("data.judgments: only numbers have a mean; use majority, each or first")
         if self.model.measures != (kind == "number"):
             what = "says numbers" if self.model.measures else "says no numbers"
             fix = "set target.tokenizer: number" if self.model.measures else "set model.decoder: number"
-            raise ValueError(f"target.tokenizer: a {decoder} decoder {what}, and it is {kind}; {fix}")
+            raise ValueError(f"target.tokenizer: {speaker} {what}, and it is {kind}; {fix}")
         if "target" in self.model.may_be_empty and kind != "set":
-            raise ValueError(f"target.tokenizer: a {decoder} decoder says sets of labels; set target.tokenizer: set")
+            raise ValueError(f"target.tokenizer: {speaker} says sets of labels; set target.tokenizer: set")
         written = self.target.tokenizer.model_dump().get("separator")
         for metric in self.evaluation.metrics:
             read = metric.model_dump().get("separator", written)

@@ -70,7 +70,8 @@ def _expected(item: ErrorDetails, context: Mapping[str, object]) -> str:
     if kind == NO_CHOICE:
         return item["msg"]
     if kind == "literal_error":
-        known = re.findall(r"'([^']*)'", str(context["expected"]))
+        told = str(context["expected"])
+        known = re.findall(r"'([^']*)'", told) or re.split(r", | or ", told)  # words, or numbers
         return f"expected {' or '.join(known)}{nearest(str(value), known)}"
     if kind == "greater_than_equal" and context["ge"] == SMALLEST and isinstance(value, int | float) and value <= 0:
         return "expected more than 0"

@@ -167,7 +167,7 @@ def test_missing_columns(tmp_path: Path) -> None:
         ("[1]", "E_DATA", "object"),
         ("", "E_DATA", "not valid JSON"),
         ('{"source": "a"}', "E_DATA", "'target'"),
-        ('{"source": "a", "target": 3}', "E_DATA", "string"),
+        ('{"source": "a", "target": true}', "E_DATA", "string"),
         ('{"source": "a", "target": []}', "E_DATA", "string"),
         ('{"source": "a", "target": ["b", null]}', "E_DATA", "string"),
         ('{"source": ["a", "b"], "target": "c"}', "E_DATA", "one string"),

@@ -20,7 +20,7 @@ def command(
     rate: str = typer.Option(None, help="add: requests allowed, such as 100/minute; by default as the server says."),
     as_json: bool = typer.Option(False, "--json", help="list: as JSON."),
 ) -> None:
-    """Make, list and revoke the API keys of `seqloom serve --keys FILE`."""
+    """Make, list and revoke the API keys of a server."""
     from seqloom.cli.serve import refuse_missing
 
     if action not in ACTIONS:

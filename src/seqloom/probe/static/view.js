@@ -327,7 +327,7 @@ function pictures() {
       seen(regions), el('figcaption', {}, el('b', { class: 'label', dir: 'auto' }, label),
         el('span', { class: 'soft' }, `p ${percent(sureness(store.rows[index]))}`), el('span', { class: 'soft' }, `${whole(1 - inside)} elsewhere`)));
   });
-  return roving(el('div', { class: 'figures', role: 'group', 'aria-label': 'where each token looked in the picture' }, ...figures), 'figure');
+  return roving(el('div', { class: 'looks', role: 'group', 'aria-label': 'where each token looked in the picture' }, ...figures), 'figure');
 }
 /** Is there a picture to draw these weights on? */
 const pictured = () => Boolean(answer().picture) && KINDS[store.kind].columns === 'source' && KINDS[store.kind].rows === 'output';
