@@ -103,7 +103,7 @@ def test_weights_over_tokens_read_see_no_later_one(case: Case) -> None:
 @every_attending_transformer
 @torch.no_grad()
 def test_replaced_weights_change_what_follows(case: Case) -> None:
-    generator, batch = build(case), some_batch((4, 4, 4, 4))
+    generator, batch = build(case), some_batch((4, 4, 4, 4), case=case)
     plain = read(generator, batch)
     for name in generator.decoder.attention_taps:
         with Tape(name, replace={name: lambda weights, step: weights.flip(-1)}) as tape:
