@@ -137,7 +137,7 @@ def collate_pairs(pairs: Sequence[Pair]) -> Batch:
 
 def collate_sources(inputs: Sequence[Pair | Encoded]) -> dict[str, Source]:
     """What a model reads: the source, with what may be copied of it, and every extra that has its own encoder."""
-    first = inputs[0].source.ndim if inputs else 1
+    first = np.ndim(inputs[0].source) if inputs else 1
     source = SIDE_BY_SIDE[first](inputs)
     extras = {name: ended([one.extras[name] for one in inputs]) for name in (inputs[0].extras if inputs else ())}
     return {"source": source, **extras}
