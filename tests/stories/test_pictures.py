@@ -104,22 +104,6 @@ def test_explained_in_words_as_json_and_on_a_page(captions: Path, seqloom: Comma
     assert "words" in seqloom("explain", captions, picture, "--words").refused("E_USAGE", 2)
 
 
-def test_where_it_looked_is_where_the_block_is(captions: Path) -> None:
-    """Summed over the words, more weight lies on the block's half than on the empty one."""
-    model, right = load(captions), 0
-    for number in range(10):
-        path = captions.parent / "blocks" / f"{number}.png"
-        found = model.explain(str(path))
-        weights = found.mean[:, :16].sum(0).reshape(4, 4)
-        side = "left" if "left" in found.answer else "right"
-        right += (
-            weights[:, :2].sum() > weights[:, 2:].sum()
-            if side == "left"
-            else weights[:, 2:].sum() > weights[:, :2].sum()
-        )
-    assert right >= 7
-
-
 def test_weights_of_a_file_begin_the_network(captions: Path, tmp_path: Path) -> None:
     encoder = load(captions, packed=False).network.encoder
     tensors = {name: tensor.contiguous() for name, tensor in encoder.state_dict().items()}

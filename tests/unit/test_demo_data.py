@@ -132,8 +132,11 @@ def test_without_babel_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("demo", DEMOS.values(), ids=lambda demo: demo.name)
 def test_recipes_are_valid_explained_and_split(demo: Demo) -> None:
-    recipe = recipe_from(yaml.safe_load(demo.recipe.replace(PAIRS, "x.tsv")), demo.name)
-    assert (recipe.data.split.dev, recipe.data.split.test) == (0.02, 0.05)
+    text = demo.recipe.replace(PAIRS, "x.tsv")
+    for part in demo.held_out:
+        text = text.replace(f"{{{part}}}", f"{part}.tsv")
+    recipe = recipe_from(yaml.safe_load(text), demo.name)
+    assert demo.held_out or (recipe.data.split.dev, recipe.data.split.test) == (0.02, 0.05)
     assert recipe.training.steps is not None
     assert demo.recipe.count("#") > 8
     assert set(demo.called) == {metric.model_dump()["kind"] for metric in recipe.evaluation.metrics}

@@ -195,7 +195,7 @@ def test_silencing_in_one_encoder_leaves_that_of_another_source_alone() -> None:
 
 @pytest.mark.parametrize("case", [*TABLE_CASES, *STACK_CASES, *JOINT_CASES], ids=str)
 def test_the_loss_of_nothing_silenced_is_the_loss(case: Case) -> None:
-    network, batch = build(case), some_batch()
+    network, batch = build(case), some_batch(case=case)
     assert batch.target is not None
     wanted = float(network.nll(batch).sum().detach()) / batch.target_tokens
     assert forced_loss(network, [batch]) == pytest.approx(wanted)

@@ -30,7 +30,8 @@ from seqloom.nn.tape import Tape
 from seqloom.probe.gradients import Curve, Norms, Watched, chain, gradient_norms, jacobian, watched
 from seqloom.specials import EOS, SPECIALS
 
-CASES = [*TABLE_CASES[::2], *STACK_CASES[::2], *EXTRA_CASES[::3], *JOINT_CASES, *COVERING_CASES[::20]]
+SOME = [*TABLE_CASES[::2], *STACK_CASES[::2], *EXTRA_CASES[::3], *JOINT_CASES, *COVERING_CASES[::20]]
+CASES = [case for case in SOME if "cnn" not in case.name and "patches" not in case.name]  # these read no tokens
 STEP = 1e-5
 
 
@@ -187,7 +188,7 @@ def test_every_model_has_curves_of_real_positions_alone(case: Case) -> None:
         assert np.isfinite(found.norms).all()
         if place.encoder:
             read = batch.sources["source"].lengths
-            if case.settings.reads_words:  # then a position is a word
+            if case.settings.reads_words or "subsampled" in case.name or "pyramid" in case.name:  # words, or several
                 read = network.encode(batch.sources)["source"].mask.sum(1)
             pairs = read * batch.target.lengths
             assert sum(curve.counts) == int(pairs.sum())

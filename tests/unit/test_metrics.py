@@ -54,7 +54,7 @@ def test_rows_are_finite_and_add_up_in_any_order(kind: str, pairs: list[tuple[st
     whole = metric.statistics(predictions, references)
     assert whole.shape[0] == len(pairs)
     assert np.isfinite(whole).all()
-    if kind != "spearman":  # ranks are places among all
+    if kind not in ("spearman", "cider"):  # ranks are places among all, and so are weights of rare words
         alone = [metric.statistics([output], [wanted]) for output, wanted in zip(predictions, references, strict=True)]
         np.testing.assert_array_equal(whole, np.concatenate(alone))
     value = metric.value(whole.sum(axis=0))
@@ -63,7 +63,7 @@ def test_rows_are_finite_and_add_up_in_any_order(kind: str, pairs: list[tuple[st
     assert np.isfinite(metric.sentence_values(whole)).all()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "cider"])  # other references lower a copy's
 def test_a_copy_of_a_reference_is_perfect_and_rubbish_is_not(kind: str) -> None:
     metric = build(kind)
     given = ONE_REFERENCE if kind in JUDGED else REFERENCES

@@ -24,7 +24,9 @@ from seqloom.nn.tape import Tape
 from seqloom.probe import states as probe
 from seqloom.probe.states import Measure, Nearest, layer_taps, nearest, principal, source_states, step_taps
 
+PICTURES = ("encoder=cnn", "encoder=patches", "cnn->transformer", "patches->transformer")  # they read no tokens
 CASES = [*TABLE_CASES[::2], *STACK_CASES[::3], *EXTRA_CASES[::3], *JOINT_CASES[::2], *COVERING_CASES[::20]]
+CASES = [case for case in CASES if case.name not in PICTURES]
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 
 

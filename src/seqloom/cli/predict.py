@@ -163,7 +163,7 @@ def command(
 ) -> None:
     """Predict: one output line for every input line."""
     runs, given = _places(places, ensemble, bool(text))
-    ranked = ranking.ranks(runs[0])
+    ranked = engine is None and ranking.ranks(runs[0])  # whoever has an engine needs no torch
     if ranked:
         ranking.refuse_others(context, ranking.PREDICTS, runs[0])
     else:
