@@ -249,7 +249,7 @@ def _entries(norms: Float[Tensor, "B T K"], place: Watched, network: Generator, 
     steps, states = norms.shape[1:]
     t, k = torch.arange(steps, device=norms.device)[:, None], torch.arange(states, device=norms.device)[None]
     if place.encoder:
-        lengths = _positions(batch.sources["source"], network)[:, None, None]
+        lengths = _positions(batch.sources["source"], network, states)[:, None, None]
         distances = lengths - k + t  # B T K
         real = (k < lengths) & batch.target.mask[..., None]
     else:
@@ -261,12 +261,18 @@ def _entries(norms: Float[Tensor, "B T K"], place: Watched, network: Generator, 
     )
 
 
-def _positions(source: Source, network: Generator) -> Int[Tensor, "B"]:
-    """How many states an encoder has of a source: one for each token, or for each word and the end."""
+def _positions(source: Source, network: Generator, states: int) -> Int[Tensor, "B"]:
+    """How many states an encoder has of a source: one for each token, for each word and the end, or for so many
+    neighbours as make `states` of the longest: where time is halved, some power of two."""
     if isinstance(network, Encodes) and network.encoder.reads_words and isinstance(source, Tokens):
         assert source.words is not None, "this encoder reads words"
         return source.words.amax(1) + 2
-    return source.lengths
+    if not (isinstance(network, Encodes) and network.encoder.shrinks):
+        return source.lengths
+    width, joined = source.mask.shape[1], 1
+    while -(-width // joined) > states:
+        joined *= 2
+    return -(-source.lengths // joined)
 
 
 def _before(network: Generator, batch: Batch) -> Int[Tensor, "B"]:
@@ -301,7 +307,8 @@ def chain(network: Generator, batch: Batch, place: Watched) -> Chain | None:
     with differentiable(network), tracking([place.tap]) as tape:
         network.forced(few)
         states = _states(tape, place, few)
-        lengths = few.sources["source"].lengths if place.encoder else few.target.lengths + _before(network, few)
+        own = _positions(few.sources["source"], network, len(states))
+        lengths = own if place.encoder else few.target.lengths + _before(network, few)
         return _chained(states, lengths.tolist())
 
 
