@@ -19,7 +19,7 @@ from pydantic import Field
 
 from seqloom.data.arrays import MAX_FEATURES, SUFFIX, Header, Values, files_in
 from seqloom.data.masking import Masks
-from seqloom.data.source import Cut, Read, SourceCodec, SourceSettings, Texts, in_folder
+from seqloom.data.source import Cut, Read, SourceCodec, SourceSettings, Texts, apart, in_folder
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_write, read_json
 
@@ -162,13 +162,7 @@ class FramesCodec(SourceCodec):
         return in_folder(text, file)
 
     def difference(self, other: SourceCodec) -> str:
-        mine, theirs = (
-            one.settings.model_dump(mode="json", exclude={"rate", "augment", "speeds", "max_seconds"})
-            for one in (self, other)
-        )
-        if mine["kind"] != theirs["kind"]:
-            return f"kind differs: {mine['kind']}, {theirs['kind']}"
-        return next((f"{key} differs: {mine[key]}, {theirs[key]}" for key in mine if mine[key] != theirs[key]), "")
+        return apart(self.settings, other.settings, NOT_READ)
 
     @property
     def learned(self) -> dict[str, list[float]]:

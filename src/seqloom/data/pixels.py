@@ -20,7 +20,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from seqloom.data.augmenting import Augmentation, Picture, augmented
 from seqloom.data.images import SUFFIXES, Colours, Fit, as_uri, check_picture, decoded, pictures_in, require
-from seqloom.data.source import Cut, Grid, Read, SourceCodec, SourceSettings, Texts, in_folder
+from seqloom.data.source import Cut, Grid, Read, SourceCodec, SourceSettings, Texts, apart, in_folder
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_write, read_json
 
@@ -160,10 +160,7 @@ class PixelsCodec(SourceCodec):
         return in_folder(text, file)
 
     def difference(self, other: SourceCodec) -> str:
-        mine, theirs = (one.settings.model_dump(mode="json", exclude={"augment"}) for one in (self, other))
-        if mine["kind"] != theirs["kind"]:
-            return f"kind differs: {mine['kind']}, {theirs['kind']}"
-        return next((f"{key} differs: {mine[key]}, {theirs[key]}" for key in mine if mine[key] != theirs[key]), "")
+        return apart(self.settings, other.settings, {"augment"})
 
     @property
     def learned(self) -> dict[str, list[float]]:

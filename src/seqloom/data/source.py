@@ -169,3 +169,10 @@ def in_folder(text: str, file: str) -> str:
     """The place of a file that a list names: relative to the list's folder, or to the current one where it is piped."""
     text = text.strip()
     return text if not text or file in ("-", "<stdin>", "") else str(Path(file).parent / text)
+
+
+def apart(one: SourceSettings, other: SourceSettings, aside: set[str]) -> str:
+    """The first setting that differs, those aside that change nothing of what is read; nothing where none does."""
+    mine, theirs = (settings.model_dump(mode="json", exclude=aside) for settings in (one, other))
+    keys = ("kind",) if mine["kind"] != theirs["kind"] else tuple(mine)
+    return next((f"{key} differs: {mine[key]}, {theirs[key]}" for key in keys if mine[key] != theirs[key]), "")
