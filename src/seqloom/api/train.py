@@ -198,6 +198,8 @@ class _Training:
         """Do steps become CUDA graphs, and are layers compiled? What is chosen, and what was asked in vain, is said."""
         chosen, network = self.recipe.runtime, self.parts.network
         asked = chosen.compile == "fused"
+        if (slower := self.parts.task.slower(network)) is not None:
+            self.wishes.tell(slower)
         if chosen.precision == "bf16" and self.parts.device.type == "cpu":
             fast = runtime.has_bf16(self.parts.device)
             slow = "caution: products in bf16, and this processor has no instructions for them: float32 is faster"

@@ -187,6 +187,10 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
         }
         return next((words for words, there in obstacles.items() if there), None)
 
+    def slower(self, model: Generator) -> str | None:
+        reason = model.decoder.one_by_one
+        return None if reason is None else f"attention inside the recurrence: step by step, because of {reason}"
+
     def _likelihood(self, model: Generator, batch: Batch, step: int) -> Loss:
         """Cross-entropy, averaged over two passes that must agree where R-Drop is on."""
         settings, (batch, target) = self.settings, _learned(model, batch)
