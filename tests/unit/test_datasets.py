@@ -10,7 +10,8 @@ import pytest
 from seqloom.api.datasets import Datasets, fingerprints, merged, portable, settled
 from seqloom.api.testset import from_spec, named_dataset
 from seqloom.data.examples import Example
-from seqloom.recipe import Data, Recipe, recipe_from
+from seqloom.data.sets import Data
+from seqloom.recipe import Recipe, recipe_from
 from seqloom.tasks.teaching import Teachers
 
 

@@ -13,9 +13,9 @@ from seqloom.data.files import BadUtf8, Tally
 from seqloom.data.kinds import Guess, Task, guessed, separator_of, task_of
 from seqloom.data.readers import Example, ReaderSettings, read
 from seqloom.data.report import NOTHING, DataReport, Finding, examine
+from seqloom.data.sets import Data
 from seqloom.errors import SeqloomError
 from seqloom.models.generator import GeneratorSettings
-from seqloom.recipe import Data
 
 SAMPLE = 20_000  # examples by which is guessed what they are for
 SHOWN = 5  # malformed lines of each set
