@@ -12,11 +12,13 @@ from typing import Annotated, Literal, cast
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from seqloom import config
 from seqloom.config import Kind, Settings, Table, kind_of, override, read_yaml, validated
 from seqloom.data.batching import Batching
 from seqloom.data.codec import TextCodec
 from seqloom.data.codecs import CODECS
 from seqloom.data.examples import ITEMS, ExtraName
+from seqloom.data.sets import Data
 from seqloom.data.source import SourceSettings
 from seqloom.data.tokenizers import TOKENIZERS, Symbols, Words
 from seqloom.errors import nearest
@@ -60,7 +62,7 @@ class Evaluating(Settings):
 class Prefix:
     """An extra that stands before the source, as symbols that no text spells: every model can read it."""
 
-    class Settings(Settings):
+    class Settings(config.Settings):
         kind: Literal["prefix"] = "prefix"
 
 
