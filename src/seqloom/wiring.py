@@ -47,9 +47,11 @@ def joined_codecs(
         words=model.reads_words or recipe.task.source_noise.whole_words,
         labels=model.labels,
         in_place=model.in_place,
+        by_words=model.reads_words,
         points=model.points,
         continues=model.continues,
         may_be_empty=model.may_be_empty,
+        restores=recipe.task.restore,
     )
 
 
@@ -119,6 +121,7 @@ def build_task(recipe: Recipe, codecs: Codecs, teachers: Sequence[Generator] = (
         decode=codecs.decode,
         teachers=teachers,
         carried=carried,
+        by_words=recipe.model.reads_words,
     )
 
 

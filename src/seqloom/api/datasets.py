@@ -18,7 +18,7 @@ from seqloom.data.judgments import Judgments, decided, learned
 from seqloom.data.readers import Example, ReaderSettings, files_of, read, renamed, spooled
 from seqloom.data.sets import Data
 from seqloom.data.source import check_file
-from seqloom.data.split import Part, assign
+from seqloom.data.split import Part, assign, within
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_write, read_json, sha256_file
 from seqloom.recipe import Recipe
@@ -38,7 +38,9 @@ class Datasets:
         self.tally = Tally() if tally is None else tally
 
     def train(self) -> Iterator[Example]:
-        return learned(self._part("train"), self.data.judgments)
+        seed, portion = self.data.split.seed, self.data.portion
+        kept = (example for example in self._part("train") if within(example, seed, portion))
+        return learned(kept, self.data.judgments)
 
     def dev(self) -> Iterator[Example]:
         """One example for every item, whatever training makes of its judgments."""

@@ -37,6 +37,7 @@ class Data(Settings):
     judgments: Judgments = "first"  # of several references: the first is learned, what most say, the mean, or each
     mixing: Mixing = Mixing()
     split: Split = Split()
+    portion: float = Field(1.0, gt=0.0, le=1.0)  # of the training pairs: what would fewer of them have taught?
     in_files: bool = False  # lines name the files of their sources, relative to their own; as the kind of source has it
     limits: PairLimits = PairLimits()
     on_bad_utf8: BadUtf8 = "error"
@@ -66,6 +67,12 @@ class Data(Settings):
         if self.mixing.temperature is None and not any(shares):
             return None
         return Mixture([*sizes, *[0] * (len(shares) - len(sizes))], shares, self.mixing.temperature)
+
+    @model_validator(mode="after")
+    def _a_portion_is_of_pairs(self) -> Data:
+        if self.portion < 1 and any(one.flows for one in self.sets["train"]):
+            raise ValueError("portion: one long text is not drawn from line by line; give a shorter file")
+        return self
 
     @model_validator(mode="after")
     def _mixes(self) -> Data:
