@@ -30,8 +30,9 @@ from seqloom.api.retriever import ranks
 from seqloom.api.testset import held_out
 from seqloom.api.train import Wishes, train
 from seqloom.config import read_yaml
-from seqloom.recipe import load_recipe, parameters
+from seqloom.recipe import load_recipe
 from seqloom.training.console import Console
+from seqloom.wiring import parameters
 
 Score = dict[str, object]
 Plan = list[tuple[Path, list[int]]]  # recipes, each with the seeds to train it with

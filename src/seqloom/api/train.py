@@ -53,7 +53,7 @@ from seqloom.files import atomic_write
 from seqloom.metrics.calibration import Calibration
 from seqloom.metrics.perplexity import perplexity
 from seqloom.nn.fusion import has_fusible
-from seqloom.recipe import Recipe, parameters
+from seqloom.recipe import Recipe
 from seqloom.shapes import Tensor
 from seqloom.training import checkpoints
 from seqloom.training.averaging import average
@@ -64,6 +64,7 @@ from seqloom.training.loop import fit
 from seqloom.training.observers import CheckpointKeeper, JsonLines, Observer, TensorBoard
 from seqloom.training.phases import phase
 from seqloom.training.state import Snapshot
+from seqloom.wiring import parameters
 
 SAMPLED_LINES = 5_000  # of the training sources, to learn whether lines are sentences
 
