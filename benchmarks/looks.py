@@ -2,9 +2,10 @@
 
 python benchmarks/looks.py demo/captions [--scenes 200] [--output benchmarks/results/looks.json]
 
-For every colour and shape in a right answer: is the middle of the region that was looked at most inside the box of the
-thing that is named? Beside it the same by chance (the share of regions whose middle is inside it), and the share of all
-weight on regions that touch the box. Weights are those of the last layer, the mean of its heads.
+For every colour and shape in a right answer: does the region that was looked at most touch the box of the thing that is
+named, and how much of the weight is on regions that do? Beside it how many regions do, which is what looking anywhere
+would reach. Stricter: is the middle of that region inside the box? Weights are those of the last layer, the mean of its
+heads.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ def inside(box: Box, grid: tuple[int, int], touching: bool) -> npt.NDArray[np.bo
     return found
 
 
-def looked(model: Model, folder: Path, number: int, scene: Scene) -> list[tuple[bool, float, float]] | None:
-    """Of each word that names something: is the most looked at region on it, by chance, and the weight on it.
+def looked(model: Model, folder: Path, number: int, scene: Scene) -> list[tuple[bool, float, float, bool]] | None:
+    """Of each word that names something: is it touched most, by how much of all weight, by chance; is it hit.
 
     None where the answer is wrong.
     """
@@ -61,9 +62,9 @@ def looked(model: Model, folder: Path, number: int, scene: Scene) -> list[tuple[
     found = []
     for place, thing in named(explained.answer.split()):
         box, row = scene.boxes()[thing], weights[place]
-        on = inside(box, explained.grid, touching=False)
-        touched = inside(box, explained.grid, touching=True)
-        found.append((bool(on[row.argmax()]), float(on.mean()), float(row[touched].sum())))
+        touched, within = (inside(box, explained.grid, touching) for touching in (True, False))
+        most = row.argmax()
+        found.append((bool(touched[most]), float(row[touched].sum()), float(touched.mean()), bool(within[most])))
     return found
 
 
@@ -72,16 +73,17 @@ def measured(folder: Path, count: int) -> dict[str, object]:
     some = [scene for _, scene in zip(range(count), scenes("test"), strict=False)]
     answers = [looked(model, folder, number, scene) for number, scene in enumerate(some)]
     words = np.array([word for answer in answers if answer is not None for word in answer], dtype=np.float64)
-    on, chance, weight = words.mean(0)
+    touched, weight, chance, within = words.mean(0)
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": runtime.describe(),
         "scenes": len(some),
         "right": sum(answer is not None for answer in answers),
         "words": len(words),
-        "looked_at_what_it_names": round(float(on), 4),
-        "by_chance": round(float(chance), 4),
+        "most_on_what_it_names": round(float(touched), 4),
         "weight_on_what_it_names": round(float(weight), 4),
+        "by_chance": round(float(chance), 4),
+        "most_with_its_middle_on_it": round(float(within), 4),
     }
 
 

@@ -148,7 +148,7 @@ target: {tokenizer: words}
 
 model:
   target_embedding: {width: 32}
-  encoder: {kind: cnn, width: 96, channels: 24}
+  encoder: {kind: cnn, width: 96, channels: 24, local: true}   # a region knows what is in it and close by
   decoder:
     kind: luong                   # looks at the regions before every word, knowing the words before it
     cell: gru
@@ -185,6 +185,6 @@ CAPTIONS = Demo(
     sources="scenes",
     units=(("", lambda text: ()), ("words", str.split)),
     question=f"{FOLDER}/test-0000.png",
-    score="bilinear",
+    change=("bilinear", "model.decoder.attention.score=bilinear"),
     called={"exact": "exact match", "bleu": "BLEU"},
 )
