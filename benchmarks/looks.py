@@ -72,6 +72,8 @@ def measured(folder: Path, count: int) -> dict[str, object]:
     model = load(folder / "run")
     some = [scene for _, scene in zip(range(count), scenes("test"), strict=False)]
     answers = [looked(model, folder, number, scene) for number, scene in enumerate(some)]
+    if not any(answers):
+        raise SystemExit("no answer is right, so there is nothing to look for: is the demo trained?")
     words = np.array([word for answer in answers if answer is not None for word in answer], dtype=np.float64)
     touched, weight, chance, within = words.mean(0)
     return {
