@@ -1,11 +1,12 @@
 """What does pretraining on plain text gain, at 1 %, 10 % and 100 % of the labelled data?
 
-    python benchmarks/pretraining.py --data FOLDER [--only tagging,sentiment] [--seeds 1-3] [--runs DIR]
+    python benchmarks/pretraining.py --data FOLDER [--only tagging,translation] [--seeds 1-3] [--runs DIR]
+    python benchmarks/pretraining.py --data FOLDER --only tagging --part dev --portions 10   # to choose settings
 
 FOLDER holds ud-ewt/, sst2/, mr-polarity/ and multi30k/. For each task an encoder (or encoder-decoder) first learns
 unlabelled text; then the same recipe, steps and seeds are trained from scratch and from that run (`api/gain.py`). The
 text is that of the training set without its labels, and where said more of the same kind, less every sentence that dev
-or test has. Settings were chosen on dev; the test sets are judged once, at the end of each run.
+or test has. Settings are chosen on dev (`--part dev` prints and writes no result), and the test sets judged once.
 
 Tasks are measured one by one and written into benchmarks/results/pretraining.json beside those that stand there.
 """
@@ -22,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from seqloom import runtime
-from seqloom.api.gain import PORTIONS, measure_gain
+from seqloom.api.gain import measure_gain
 from seqloom.api.many import parse_seeds
 from seqloom.api.train import Wishes, train
 from seqloom.config import parse_yaml, read_yaml
@@ -116,9 +117,9 @@ model:
   source_embedding: {{width: 32}}
   {SPELLED}word_dropout: 0.1, words: {{kind: rnn, width: 128, dropout: 0.1}}}}
   decoder: tags
-task: {{restore: true, source_noise: {{mask: 0.2, replace: 0.025, keep: 0.025, whole_words: true}}}}
+task: {{restore: true, source_noise: {{mask: 0.15, replace: 0.05, keep: 0.4, whole_words: true}}}}
 batching: {{tokens: 6144}}
-training: {{epochs: 5, optimiser: {{kind: adam, lr: 4e-3}}, schedule: {{kind: cosine, warmup: 100}}}}
+training: {{epochs: 10, optimiser: {{kind: adam, lr: 4e-3}}, schedule: {{kind: cosine, warmup: 100}}}}
 evaluation: {{metrics: [accuracy], validate_examples: 0, show: 0}}
 """,
         "tagging",
@@ -219,10 +220,11 @@ def block(value: object) -> dict[str, object]:
     return value
 
 
-def measured(name: str, runs: Path, data: Path, seeds: list[int], device: str) -> dict[str, object]:
-    task = TASKS[name]
+def measured(name: str, wanted: argparse.Namespace, data: Path, runs: Path) -> dict[str, object]:
+    task, device = TASKS[name], wanted.device
     start, told = pretrained(task, data, runs / name, device)
-    gain = measure_gain(with_labels(task, device), runs / name / "gain", start, PORTIONS, seeds, said)
+    portions, seeds = [float(one) / 100 for one in wanted.portions.split(",")], wanted.seeds
+    gain = measure_gain(with_labels(task, device), runs / name / "gain", start, portions, seeds, said, part=wanted.part)
     found = gain.as_dict()
     recipe = f"recipes/{task.recipe}.yaml"
     return {
@@ -245,7 +247,9 @@ def said(label: str) -> Wishes:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--only", default="tagging,sentiment,translation", help="tasks, between commas")
+    parser.add_argument("--only", default="tagging,translation", help="tasks, between commas")
+    parser.add_argument("--part", choices=["test", "dev"], default="test", help="what is judged; dev is only printed")
+    parser.add_argument("--portions", default="1,10,100", help="of the labelled data, in %%")
     parser.add_argument("--seeds", type=parse_seeds, default=[1, 2, 3], metavar="1-3")
     parser.add_argument("--runs", type=Path, default=Path("runs/pretraining"))
     parser.add_argument("--device", default="auto")
@@ -254,9 +258,10 @@ def main() -> None:
     data, runs, output = (path.absolute() for path in (arguments.data, arguments.runs, arguments.output))
     os.chdir(data)  # recipes name their data from there
     for name in arguments.only.split(","):
-        found = measured(name, runs, data, arguments.seeds, arguments.device)
-        results = json.loads(output.read_text()) if output.exists() else {}
-        output.write_text(json.dumps({**results, name: found}, indent=1) + "\n")
+        found = measured(name, arguments, data, runs)
+        if arguments.part == "test":
+            results = json.loads(output.read_text()) if output.exists() else {}
+            output.write_text(json.dumps({**results, name: found}, indent=1) + "\n")
         print(json.dumps(found["portions"], indent=1))
 
 

@@ -192,3 +192,12 @@ def test_a_recipe_says_by_its_model_what_the_data_are_for(seqloom: Command, tmp_
     assert "taken for" not in answer.out
     assert f"{tmp_path / 'dev.tsv'}:1 (ugly)" in answer.out
     assert "its model" in seqloom("check", recipe, "--task", "label").refused("E_USAGE", 2)
+
+
+def test_files_that_sources_name_and_nobody_can_read(seqloom: Command, tmp_path: Path) -> None:
+    (tmp_path / "0.npy").write_bytes(b"")
+    (tmp_path / "x.tsv").write_text("".join(f"{number}.npy\t{'ab'[number % 2]}\n" for number in range(20)))
+    answer = seqloom("check", tmp_path / "x.tsv")
+    assert "no_file (19 times)" in answer.out
+    assert f"{tmp_path / 'x.tsv'}:2: " in answer.out
+    assert "1 kind(s) of trouble" in seqloom("check", tmp_path / "x.tsv", "--fail").refused("E_DATA", 3)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+import wave
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from commands import Command
@@ -220,6 +222,67 @@ def test_what_cannot_be_is_refused(
         choose(dataset_settings(dataset), task=task)
     assert error.value.code == "E_USAGE"
     assert error.value.fix == said or said in (error.value.fix or "")
+
+
+def test_sources_that_name_arrays(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    lines = []
+    for number in range(60):
+        np.save(tmp_path / f"{number}.npy", rng.normal(size=(8 + number % 5, 3)).astype("float32"))
+        lines.append(f"{number}.npy\t{'high' if number % 2 else 'low'}\n")
+    (tmp_path / "arrays.tsv").write_text("".join(lines))
+    choices, recipe = drafted(str(tmp_path / "arrays.tsv"))
+    assert (choices.task, kind_of(recipe.source), recipe.data.in_files) == ("label", "frames", True)
+    assert choices.files is not None
+    assert choices.files.mean == pytest.approx(10.0, abs=0.5)
+    few = recipe.with_(training=recipe.training.with_(epochs=None, steps=2, validate_every=2))
+    assert train(few, tmp_path / "run").reason == "steps"
+
+
+def test_sources_that_name_pictures(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    for number in range(30):
+        image.new("RGB", (20, 20), (8 * number, 0, 0)).save(tmp_path / f"{number}.PNG")
+    lines = (f"{number}.PNG\ta picture that has the number {number} and is red\n" for number in range(30))
+    (tmp_path / "pictures.tsv").write_text("".join(lines))
+    choices, recipe = drafted(str(tmp_path / "pictures.tsv"))
+    assert (choices.task, kind_of(recipe.source)) == ("transduce", "pixels")
+    assert kind_of(recipe.model.parts["encoder"]) == "cnn"
+
+
+def test_sources_that_name_sounds(tmp_path: Path) -> None:
+    pytest.importorskip("soundfile")
+    pytest.importorskip("kaldi_native_fbank")
+    for number in range(30):
+        with wave.open(str(tmp_path / f"{number}.wav"), "wb") as file:
+            file.setnchannels(1)
+            file.setsampwidth(2)
+            file.setframerate(16_000)
+            file.writeframes(bytes(2 * 8_000))
+    lines = (f"{number}.wav\tsomebody says the number {number} and more\n" for number in range(30))
+    (tmp_path / "sounds.tsv").write_text("".join(lines))
+    choices, recipe = drafted(str(tmp_path / "sounds.tsv"))
+    assert (choices.task, kind_of(recipe.source)) == ("transduce", "sound")
+    assert (recipe.model.has_ctc, recipe.training.metric) == (True, "wer")
+
+
+def test_a_source_that_names_no_file_is_told_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "arrays.tsv").write_text("".join(f"{number}.npy\tx\n" for number in range(30)))
+    with pytest.raises(SeqloomError) as error:
+        choose(dataset_settings(str(tmp_path / "arrays.tsv")))
+    assert error.value.code == "E_FILE"
+    assert "arrays.tsv:1" in error.value.line
+
+
+def test_retrieval_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "replies.tsv"
+    path.write_text("".join(f"what is the answer to {i} here\tthe answer to {i} is {i + 1}\n" for i in range(80)))
+    assert drafted(str(path))[0].task == "transduce", "pairs could be written as well"
+    recipe = drafted(str(path), task="retrieve")[1]
+    assert recipe.model.ranks
+    assert "retrieve" in written(drafted(str(path))[0], str(path), ("und", "und")).split("\n\n")[0]
+    few = recipe.with_(training=recipe.training.with_(epochs=1))
+    assert train(few, tmp_path / "run").reason == "epochs"
 
 
 def test_the_command_line(seqloom: Command, tmp_path: Path) -> None:

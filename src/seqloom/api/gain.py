@@ -24,6 +24,7 @@ from seqloom.api.staging import PAIRS, RECIPE, REPORT
 from seqloom.api.testset import held_out, metrics_of, prepared
 from seqloom.api.train import Wishes, train
 from seqloom.config import Plain
+from seqloom.data.split import Part
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_write, read_json
 from seqloom.metrics.base import Metric, Statistics
@@ -120,8 +121,12 @@ def measure_gain(
     seeds: Sequence[int] = (1,),
     wishes: Callable[[str], Wishes] = lambda label: Wishes(),
     settings: Sequence[str] = (),
+    part: Part = "test",
 ) -> Gain:
-    """Train both ways at every portion, judge all by the recipe's first metric, write `gain.json` and a report."""
+    """Train both ways at every portion, judge all by the recipe's first metric, write `gain.json` and a report.
+
+    `part` is what is judged: settings are to be chosen on `dev`.
+    """
     given = recipe if isinstance(recipe, Recipe) else load_recipe(Path(recipe), settings)
     _check(given, run)
     word, metric = next(iter(metrics_of(None, given).items()))
@@ -138,7 +143,7 @@ def measure_gain(
                 done = train(drawn, folder, (), replace(chosen, start=None if name == SCRATCH else start))
                 if (done.reason or "interrupted") in STOPPED:
                     return _gain(run, start, word, metric, examples, seeds, found, done.reason or "interrupted")
-            arms[name], examples = _judged(folders, metric)
+            arms[name], examples = _judged(folders, metric, part)
         found.append(_portion(share, _pairs(folders[0]), arms, metric))
     gain = _gain(run, start, word, metric, examples, seeds, found, "finished")
     atomic_write(run / SUMMARY, json.dumps(gain.as_dict(), indent=1, allow_nan=False).encode() + b"\n")
@@ -190,12 +195,12 @@ def _told(name: str, start: Path) -> str:
     return "from scratch" if name == SCRATCH else f"from {start}"
 
 
-def _judged(folders: Sequence[Path], metric: Metric) -> tuple[Arm, int]:
-    """What runs say of their test set, by their own recipes' search; and how many sentences that has."""
+def _judged(folders: Sequence[Path], metric: Metric, part: Part) -> tuple[Arm, int]:
+    """What runs say of a part of their data, by their own recipes' search; and how many sentences that has."""
     rows, values = [], []
     for folder in folders:
         model = load(folder)
-        examples = prepared(held_out(model.recipe), model.recipe)
+        examples = prepared(held_out(model.recipe, part), model.recipe)
         said = model.predict([example.inputs for example in examples], Options(on_long="skip"))
         rows.append(metric.statistics([one.text for one in said], [example.references for example in examples]))
         values.append(metric.value(rows[-1].sum(axis=0)))

@@ -7,7 +7,6 @@ neighbours may be stacked into one longer frame, so that there are fewer positio
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from random import Random
@@ -17,11 +16,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from seqloom.data import moments
 from seqloom.data.arrays import MAX_FEATURES, SUFFIX, Header, Values, files_in
 from seqloom.data.masking import Masks
+from seqloom.data.moments import Moments, divisors
 from seqloom.data.source import Cut, Read, SourceCodec, SourceSettings, Texts, apart, in_folder
 from seqloom.errors import SeqloomError
-from seqloom.files import atomic_write, read_json
 
 FILE = "frames.json"
 LEAST = 1e-6  # a deviation below this part of the mean is that of a constant feature: it is left as it is
@@ -59,25 +59,16 @@ class FramesCodec(SourceCodec):
 
     @classmethod
     def train(cls, settings: SourceSettings, texts: Texts, seed: int, base: Path | None = None) -> FramesCodec:
-        """Mean and deviation of every feature over all frames, in one pass (Chan et al. 1979); nothing is drawn."""
-        count, mean, squares = 0, np.zeros(0), np.zeros(0)
+        """Mean and deviation of every feature over all frames, in one pass; nothing is drawn."""
+        found: Moments | None = None
         for path in filter(str.strip, texts()):
-            values = cls.values(settings, path).astype(np.float64)
-            if not count:
-                mean, squares = np.zeros(values.shape[1]), np.zeros(values.shape[1])
-            _check_features(path, values.shape, len(mean))
-            own, total = values.mean(0), count + len(values)
-            squares += ((values - own) ** 2).sum(0) + (own - mean) ** 2 * (count * len(values) / total)
-            mean += (own - mean) * (len(values) / total)
-            count = total
-        if not count:
+            values = cls.values(settings, path)
+            found = found or Moments(values.shape[1])
+            _check_features(path, values.shape, len(found.mean))
+            found.add(values)
+        if found is None:
             raise SeqloomError("E_EMPTY", "no file of frames to learn from", fix="check the data")
-        deviation = np.sqrt(squares / count)
-        return cls(
-            cast(FrameSettings, settings),
-            mean,
-            np.where(deviation > LEAST * np.maximum(1.0, np.abs(mean)), deviation, 1.0),
-        )
+        return cls(cast(FrameSettings, settings), found.mean, found.deviation(LEAST))
 
     @property
     def size(self) -> int:
@@ -123,7 +114,7 @@ class FramesCodec(SourceCodec):
         mean, deviation = self.mean, self.deviation
         if self.settings.normalise == "each":
             mean, own = values.mean(0, dtype=np.float64), values.std(0, dtype=np.float64)
-            deviation = np.where(own > LEAST * np.maximum(1.0, np.abs(mean)), own, 1.0)
+            deviation = divisors(own, mean, LEAST)
         return ((values - mean) / deviation).astype(np.float32)
 
     def _stacked(self, values: Values) -> Values:
@@ -166,23 +157,14 @@ class FramesCodec(SourceCodec):
 
     @property
     def learned(self) -> dict[str, list[float]]:
-        return {"mean": self.mean.tolist(), "deviation": self.deviation.tolist()}
+        return moments.plain(self.mean, self.deviation)
 
     def save(self, folder: Path) -> None:
-        atomic_write(folder / FILE, json.dumps(self.learned).encode())
+        moments.save(folder / FILE, self.mean, self.deviation)
 
     @classmethod
     def load(cls, settings: SourceSettings, folder: Path) -> FramesCodec:
-        path, fix = folder / FILE, "copy the bundle again, or train again"
-        raw = read_json(path, 100 * MAX_FEATURES, "means and deviations of frames", fix)
-        try:
-            mean, deviation = (np.array(raw[key], dtype=np.float64) for key in ("mean", "deviation"))
-            if not (mean.ndim == deviation.ndim == 1 and 0 < len(mean) == len(deviation) and (deviation > 0).all()):
-                raise ValueError("wrong shapes")
-        except (KeyError, TypeError, ValueError):
-            what = "not the means and deviations of frames"
-            raise SeqloomError("E_BUNDLE", what, where=str(path), fix=fix) from None
-        return cls(cast(FrameSettings, settings), mean, deviation)
+        return cls(cast(FrameSettings, settings), *moments.load(folder / FILE, "frames", MAX_FEATURES))
 
 
 def _check_features(path: str, shape: tuple[int, ...], expected: int) -> None:

@@ -7,7 +7,7 @@ ends; only files that a list names are opened, and no more of them than it takes
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 from seqloom.config import kind_of
@@ -54,10 +54,10 @@ def opened(kind: FileKind, sample: Sequence[Example]) -> Files:
     some = named[:: max(1, len(named) // OPENED)][:OPENED]
     lengths = []
     for example in some:
-        path = in_folder(example.source, example.file)
-        with example.told():
-            codec = CODECS[kind_of(settings)].train(settings, lambda path=path: iter([path]), 1)  # type: ignore[misc]
-            lengths.append(codec.length(path))
+        placed = replace(example, source=in_folder(example.source, example.file), name=example.source)
+        with placed.told():
+            codec = CODECS[kind_of(settings)].train(settings, lambda path=placed.source: iter([path]), 1)  # type: ignore[misc]
+            lengths.append(codec.length(placed.source))
     return Files(kind, settings, sum(lengths) / len(lengths), max(lengths))
 
 

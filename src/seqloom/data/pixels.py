@@ -8,7 +8,6 @@ deviation 1 in every colour, which is learned from the training set and travels 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from random import Random
@@ -18,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import AfterValidator, Field, model_validator
 
+from seqloom.data import moments
 from seqloom.data.augmenting import Augmentation, Picture, augmented
 from seqloom.data.images import SUFFIXES, Colours, Fit, as_uri, check_picture, decoded, pictures_in, require
+from seqloom.data.moments import Moments
 from seqloom.data.source import Cut, Grid, Read, SourceCodec, SourceSettings, Texts, apart, in_folder
 from seqloom.errors import SeqloomError
-from seqloom.files import atomic_write, read_json
 
 FILE = "pixels.json"
 CHANNELS = {"rgb": 3, "grey": 1}
@@ -91,17 +91,12 @@ class PixelsCodec(SourceCodec):
         """Mean and deviation of every colour over all pixels of all pictures; nothing is drawn."""
         settings = cast(PixelsCodec.Settings, settings)
         require()
-        count, total, squares = 0, np.zeros(settings.channels), np.zeros(settings.channels)
+        found = Moments(settings.channels)
         for path in filter(str.strip, texts()):
-            pixels = _decoded(path, settings).astype(np.float64) / 255
-            count += pixels.shape[0] * pixels.shape[1]
-            total += pixels.sum((0, 1))
-            squares += (pixels**2).sum((0, 1))
-        if not count:
+            found.add(_decoded(path, settings).reshape(-1, settings.channels) / 255)
+        if not found.count:
             raise SeqloomError("E_EMPTY", "no picture to learn from", fix="check the data")
-        mean = total / count
-        deviation = np.sqrt(np.maximum(squares / count - mean**2, 0))
-        return cls(settings, mean, np.where(deviation > LEAST, deviation, 1.0))
+        return cls(settings, found.mean, found.deviation(LEAST))
 
     @property
     def size(self) -> int:
@@ -164,23 +159,15 @@ class PixelsCodec(SourceCodec):
 
     @property
     def learned(self) -> dict[str, list[float]]:
-        return {"mean": self.mean.tolist(), "deviation": self.deviation.tolist()}
+        return moments.plain(self.mean, self.deviation)
 
     def save(self, folder: Path) -> None:
-        atomic_write(folder / FILE, json.dumps(self.learned).encode())
+        moments.save(folder / FILE, self.mean, self.deviation)
 
     @classmethod
     def load(cls, settings: SourceSettings, folder: Path) -> PixelsCodec:
-        chosen, path, fix = cast(PixelsCodec.Settings, settings), folder / FILE, "copy the bundle again, or train again"
-        raw = read_json(path, 10_000, "means and deviations of pixels", fix)
-        try:
-            mean, deviation = (np.array(raw[key], dtype=np.float64) for key in ("mean", "deviation"))
-            if not (mean.shape == deviation.shape == (chosen.channels,) and (deviation > 0).all()):
-                raise ValueError("wrong shapes")
-        except (KeyError, TypeError, ValueError):
-            what = "not the means and deviations of pixels"
-            raise SeqloomError("E_BUNDLE", what, where=str(path), fix=fix) from None
-        return cls(chosen, mean, deviation)
+        chosen = cast(PixelsCodec.Settings, settings)
+        return cls(chosen, *moments.load(folder / FILE, "pixels", 100, chosen.channels))
 
 
 def _decoded(path: str, settings: PixelsCodec.Settings) -> npt.NDArray[np.uint8]:

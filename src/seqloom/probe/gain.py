@@ -5,12 +5,14 @@ One HTML file in the manner of `page.py`, and simpler: a table and a drawing, ma
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seqloom.probe.page import escaped, still_document
 
-WIDTH, HEIGHT = 640, 300
+WIDTH, HEIGHT = 460, 270
+SHOWN = 600  # pixels across, where there is room
 LEFT, RIGHT, TOP, BOTTOM = 60, 24, 14, 46  # what is around the plot
 NAMES = ("from scratch", "begun from the other run")
 
@@ -41,7 +43,7 @@ def gain_page(title: str, metric: str, rungs: Sequence[Rung], notes: Sequence[st
 
 
 def _table(metric: str, rungs: Sequence[Rung]) -> str:
-    heads = ["training data", "pairs", *NAMES, "gain", "95 % interval", "proven"]
+    heads = ["data", "pairs", "scratch", "begun", "gain", "95 % interval", "proven"]
     head = "".join(f'<th scope="col"{"" if i in (0, 6) else _FIGURE}>{name}</th>' for i, name in enumerate(heads))
     rows = "".join(
         f"<tr><td>{100 * rung.share:g} %</td>"
@@ -87,8 +89,8 @@ def _drawing(metric: str, rungs: Sequence[Rung]) -> str:
         mean + sign * deviation for rung in rungs for mean, deviation in (rung.scratch, rung.begun) for sign in (1, -1)
     ]
     low, high = min(ends), max(ends)
-    margin = 0.08 * (high - low) or 1.0
-    low, high = low - margin, high + margin
+    marks = ticks(low, high)
+    low, high = marks[0], marks[-1]
     step = (WIDTH - LEFT - RIGHT) / max(1, len(rungs) - 1)
 
     def across(place: int) -> float:
@@ -98,9 +100,9 @@ def _drawing(metric: str, rungs: Sequence[Rung]) -> str:
         return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * (value - low) / (high - low)
 
     parts = []
-    for at in (low + (high - low) * share for share in (0.0, 0.25, 0.5, 0.75, 1.0)):
+    for at in marks:
         parts.append(f'<path class="grid" d="M{LEFT} {down(at):.1f}H{WIDTH - RIGHT}"/>')
-        parts.append(f'<text x="{LEFT - 7}" y="{down(at) + 4:.1f}" text-anchor="end">{at:.1f}</text>')
+        parts.append(f'<text x="{LEFT - 7}" y="{down(at) + 4:.1f}" text-anchor="end">{at:g}</text>')
     for place, rung in enumerate(rungs):
         anchor = "end" if place and place == len(rungs) - 1 else "start" if not place and len(rungs) > 1 else "middle"
         where = f'x="{across(place):.1f}" text-anchor="{anchor}"'
@@ -114,10 +116,19 @@ def _drawing(metric: str, rungs: Sequence[Rung]) -> str:
             for x, mean, deviation in points
             if deviation
         )
-        marks = "".join(_marker(x, down(mean), number, f"{NAMES[number]}: {mean:.2f}") for x, mean, _ in points)
-        parts.append(f'<g class="s{number}">{_line(way, number)}{whiskers}{marks}</g>')
+        dots = "".join(_marker(x, down(mean), number, f"{NAMES[number]}: {mean:.2f}") for x, mean, _ in points)
+        parts.append(f'<g class="s{number}">{_line(way, number)}{whiskers}{dots}</g>')
     told = escaped(f"{metric} by portion of the training data, from scratch and begun; the table has the numbers")
-    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{told}">{"".join(parts)}</svg>'
+    return f'<svg width="{SHOWN}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{told}">{"".join(parts)}</svg>'
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Round numbers, some five of them, that both lie between."""
+    rough = (high - low or abs(high) or 1.0) / 4
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
+    first, last = math.floor(low / step), math.ceil(high / step)
+    return [round(step * place, 12) for place in range(first, max(last, first + 1) + 1)]
 
 
 def _line(way: str, place: int) -> str:
