@@ -198,7 +198,7 @@ target: {tokenizer: words}
 
 model:
   target_embedding: {width: 96}
-  encoder: {kind: cnn, width: 96, channels: 24, local: true, dropout: 0.05}   # a region knows what is in it and close by
+  encoder: {kind: cnn, width: 96, channels: 24, local: true, dropout: 0.05}  # local: a region knows what is close by
   decoder: {kind: transformer, width: 96, layers: 2, heads: 4, dropout: 0.0}
 
 batching: {tokens: 416, pool: 1}  # 32 numbers of 12 regions and an end; of any length, so that no batch is all alike
