@@ -67,7 +67,8 @@ def joined(clips: Clips, speaker: str, digits: Sequence[int], rng: random.Random
 def _another(clip: npt.NDArray[np.float64], rng: random.Random) -> npt.NDArray[np.float64]:
     """A clip faster or slower, and so higher or lower; louder or quieter."""
     places = np.arange(0, len(clip) - 1, rng.uniform(*SPEED))
-    return np.interp(places, np.arange(len(clip)), clip) * rng.uniform(*LOUD)
+    found: npt.NDArray[np.float64] = np.interp(places, np.arange(len(clip)), clip) * rng.uniform(*LOUD)
+    return found
 
 
 def _silence(rng: random.Random) -> npt.NDArray[np.float64]:

@@ -71,7 +71,8 @@ def otherwise(frames: Frames, speed: float, stretch: float) -> Frames:
     read_at = np.clip(middles / stretch, 0, MEL)
     spectrum = slower @ np.cos(np.pi / MEL * order[:, None] * read_at)  # S M: the sum of cosines there
     back = np.cos(np.pi / MEL * middles[:, None] * order) * np.where(order, 2.0, 1.0) / MEL
-    return (spectrum @ back).astype(np.float32)
+    found: Frames = (spectrum @ back).astype(np.float32)
+    return found
 
 
 def clips(archive: Path) -> Iterator[tuple[str, Frames]]:

@@ -10,6 +10,7 @@ import pytest
 from commands import Command
 from seqloom.api.evaluate import evaluate
 from seqloom.api.load import load
+from seqloom.api.report import write_report
 from seqloom.api.train import train
 from tones import write_tones
 
@@ -90,6 +91,12 @@ def test_a_clip_is_explained_by_its_times(tones: Path, seqloom: Command, tmp_pat
     page = tmp_path / "page.html"
     assert seqloom("explain", tones, clip, "--html", page).code == 0
     assert page.stat().st_size > 1000
+
+
+def test_a_report_of_an_encoder_that_shortens(tones: Path, tmp_path: Path) -> None:
+    page = write_report(tones, tmp_path / "report.html").read_text()
+    assert ".wav" in page
+    assert "measured on the references" not in page  # weights that stand for several positions cannot be moved
 
 
 def test_the_same_sounds_in_the_same_order_are_drawn_again(tones: Path, tmp_path: Path) -> None:
