@@ -29,7 +29,8 @@ from seqloom.models.generator import Generator
 from seqloom.nn.layers import mean_of_real
 from seqloom.nn.tape import Replacement, Tape
 from seqloom.probe.gradients import differentiable, tracking
-from seqloom.probe.states import Encodes, layer_taps, prompt_lengths
+from seqloom.probe.pair import unanswered
+from seqloom.probe.states import layer_taps, reads_before
 from seqloom.shapes import Bool, Float, Int, Tensor
 
 MASS = 0.9  # of what a state depends on, within its reach
@@ -53,23 +54,23 @@ class Layers:
 
 
 def layers(network: Generator, sources: Mapping[str, Source], keep_gradients: bool = False) -> Layers:
-    """Of the source's encoder; of a joint model those of its decoder while it reads the source."""
+    """Of the source's encoder; without one those of the decoder while it reads the source."""
     network.eval()
-    side = "encoder" if isinstance(network, Encodes) else "decoder"
+    side, batch = "encoder" if network.readers() else "decoder", unanswered(sources)
     stack = layer_taps(network, side)
     taps = (f"{side}.inputs", *stack) if stack else (f"{side}.states",)  # a bag has no layers
     if keep_gradients:
         with tracking(taps) as tape:
-            network.start(sources, 1)
+            network.forced(batch)
     else:
         with torch.no_grad(), Tape(*taps) as tape:
-            network.start(sources, 1)
+            network.forced(batch)
     passed = {_layer_name(name): tape.steps(name)[0] for name in taps}  # encoders of further sources come later
     if side == "encoder":
         return Layers(passed, sources["source"].mask)
-    lengths = prompt_lengths(sources)
+    last = reads_before(network, batch)
     width = next(iter(passed.values())).shape[1]
-    return Layers(passed, torch.arange(width, device=lengths.device) < lengths[:, None])
+    return Layers(passed, torch.arange(width, device=last.device) <= last[:, None])
 
 
 def _layer_name(tap: str) -> str:
@@ -182,8 +183,8 @@ def head_taps(network: Generator) -> dict[str, tuple[str, ...]]:
     Whether a recurrent encoder attends to itself shows when it is read: its tap is named here and may stay silent.
     """
     found = {"decoder": network.decoder.self_taps, "memory": network.decoder.attention_taps}
-    if isinstance(network, Encodes):
-        found = {"encoder": network.encoder.self_taps or ("encoder.attention",), **found}
+    for encoder in network.readers()[:1]:
+        found = {"encoder": encoder.self_taps or ("encoder.attention",), **found}
     return {kind: taps for kind, taps in found.items() if taps}
 
 
