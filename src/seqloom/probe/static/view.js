@@ -397,6 +397,7 @@ function paintTokens(lit) {
 function paintMap(lit) {
   const hit = (row, column) => lit !== null && (lit.exact ? lit.row === row && lit.column === column : lit.row === row || lit.column === column);
   for (const line of parts.map.querySelectorAll('[data-line]')) line.classList.toggle('lit', lit?.row === +line.dataset.line);
+  for (const figure of parts.map.querySelectorAll('figure')) figure.classList.toggle('lit', lit?.row === +figure.dataset.unit);
   for (const top of parts.map.querySelectorAll('[data-top]')) top.classList.toggle('lit', lit?.column === +top.dataset.top);
   for (const path of parts.map.querySelectorAll('path')) path.classList.toggle('lit', hit(+path.dataset.row, +path.dataset.column));
   parts.map.querySelector('.ribbons')?.classList.toggle('lit', lit !== null && (lit.row !== null || lit.column !== null));
