@@ -186,6 +186,8 @@ def context_reach(model: Model, examples: Sequence[Example], most: int = FEW_EXA
             found.setdefault(name, []).append(part)
     if not found:
         what = "this encoder reads every token alone: no state of it depends on another position"
+        if any(encoder.shrinks for encoder in model.network.readers()[:1]):
+            what = "this encoder makes one position of several: its states do not stand where their inputs do"
         raise SeqloomError(
             "E_USAGE", what, fix="look at a model with a recurrent, convolutional or Transformer encoder"
         )
