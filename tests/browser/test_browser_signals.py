@@ -169,7 +169,7 @@ def test_neither_is_wider_than_the_screen(opened: Open, make: object, width: int
 
 def _many(frames: int) -> dict[str, object]:
     """So many frames as a page of them has."""
-    source = tuple([*(f"{place / 50:.2f}s" for place in range(frames)), END])
+    source = (*(f"{place / 50:.2f}s" for place in range(frames)), END)
     signal = np.random.default_rng(1).normal(size=(frames, 8)).astype(np.float32)
     none = np.zeros((0, 0, frames + 1, frames + 1), dtype=np.float32)
     weights = spread((1, 2, 3, frames + 1))
