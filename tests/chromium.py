@@ -73,8 +73,8 @@ def show(browser: webdriver.Chrome, width: int = 1280, dark: bool = False) -> No
 
 
 def requests(browser: webdriver.Chrome) -> list[str]:
-    """What was asked for since the log was last read."""
+    """What was asked for since the log was last read; what a page holds itself (data:) is asked of nobody."""
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    return [
-        message["params"]["request"]["url"] for message in messages if message["method"] == "Network.requestWillBeSent"
-    ]
+    sent = [message for message in messages if message["method"] == "Network.requestWillBeSent"]
+    addresses = [message["params"]["request"]["url"] for message in sent]
+    return [address for address in addresses if not address.startswith("data:")]

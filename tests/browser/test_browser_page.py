@@ -449,7 +449,8 @@ def test_it_prints_on_paper(opened: Open) -> None:
     assert base64.b64decode(browser.print_page()).startswith(b"%PDF")
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     shows(lambda: one_of(browser, ".answers").is_displayed(), False)
-    shows(lambda: one_of(browser, ".controls").is_displayed(), False)
+    shows(lambda: any(one.is_displayed() for one in all_of(browser, ".controls > :not(.scale)")), False)
+    shows(lambda: one_of(browser, ".controls .scale").is_displayed(), True)
     shows(lambda: one_of(browser, "body").value_of_css_property("color"), "rgba(28, 33, 38, 1)")
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 

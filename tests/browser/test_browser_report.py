@@ -355,4 +355,6 @@ def test_it_prints_on_paper(reported: Reported) -> None:
     shows(lambda: one_of(browser, ".contents").is_displayed(), False)
     shows(lambda: one_of(browser, "#sentences .controls").is_displayed(), False)
     shows(lambda: one_of(browser, "#lengths .plot svg").is_displayed(), True)
+    shows(lambda: one_of(browser, "#sentences .paper").text, "25 of 30 are on paper; the file itself shows all")
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    shows(lambda: one_of(browser, "#sentences .paper").is_displayed(), False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
@@ -57,9 +57,22 @@ def joint() -> Generator:
     return MODELS.build(MODELS.settings(settings), source_vocabulary=size, target_vocabulary=size).eval()
 
 
-def looked(model: Generator, source: str, target: str, replace: Mapping[str, Replacement] | None = None) -> Explanation:
+def language() -> Generator:
+    settings = {"kind": "language", "embedding": {"width": 16}, "decoder": STACK}
+    size = len(CODEC.vocabulary)
+    return MODELS.build(MODELS.settings(settings), source_vocabulary=size, target_vocabulary=size).eval()
+
+
+def looked(
+    model: Generator, source: str, target: str, edit: Edits | Mapping[str, Replacement] | None = None
+) -> Explanation:
     pair, encoded = CODECS.pair(source, target)
-    return explained(model, CODECS, source, Forced(encoded, pair.target), replace=replace)
+    forced = Forced(encoded, pair.target)
+    put = edit.replacements(model, forced.batch(torch.device("cpu")).sources) if isinstance(edit, Edits) else edit
+    return explained(model, CODECS, source, forced, replace=put)
+
+
+ALONE = {"joint": joint, "language": language}
 
 
 # --- one forced pass ---------------------------------------------------------------------------------------------
@@ -191,7 +204,7 @@ def test_attention_is_put_where_somebody_wants_it(name: str) -> None:
     model = network(name)
     plain = looked(model, "abcd", "fed")
     edits = Edits((Look.parse("2=3"), Look.parse("3=1,0,3")))
-    found = looked(model, "abcd", "fed", edits.replacements(model))
+    found = looked(model, "abcd", "fed", edits)
     for layer in found.weights:
         for head in layer:
             np.testing.assert_allclose(head[1], [0, 0, 1, 0, 0], atol=1e-6)
@@ -203,16 +216,31 @@ def test_attention_is_put_where_somebody_wants_it(name: str) -> None:
     assert found.output[1].log_prob != pytest.approx(plain.output[1].log_prob, abs=1e-4)
 
 
-@pytest.mark.parametrize("name", ATTENDING)
+@pytest.mark.parametrize("build", [joint, language])
+def test_a_decoder_that_reads_its_source_itself_looks_elsewhere_in_it(build: Callable[[], Generator]) -> None:
+    """What falls on the source is put where it is wanted; how much that is stays as it was, head by head."""
+    model = build()
+    plain = looked(model, "abcd", "fed")
+    found = looked(model, "abcd", "fed", Edits((Look.parse("1:2=3"), Look.parse("1:3=1,0,3"))))
+    mass = plain.weights[0].sum(-1)  # H T
+    np.testing.assert_allclose(found.weights[0, :, 1], mass[:, 1:2] * [0, 0, 1, 0, 0], atol=1e-6)
+    np.testing.assert_allclose(found.weights[0, :, 2], mass[:, 2:3] * [0.25, 0, 0.75, 0, 0], atol=1e-6)
+    np.testing.assert_allclose(found.weights[:, :, 0], plain.weights[:, :, 0], atol=1e-6)
+    before, after = ([told.log_prob for told in one.output] for one in (plain, found))
+    assert after[0] == pytest.approx(before[0], abs=1e-6)
+    assert after[1] != pytest.approx(before[1], abs=1e-6)
+
+
+@pytest.mark.parametrize("name", [*ATTENDING, "joint", "language"])
 def test_search_under_an_edit_says_what_the_forced_pass_explains(name: str) -> None:
-    model = network(name)
+    model = ALONE[name]() if name in ALONE else network(name)
     edits = Edits((Look.parse("1=3"), Look.parse("2=2")))
     pair, encoded = CODECS.pair("abcd", "")
     sources = Forced(encoded, pair.target).batch(torch.device("cpu")).sources
-    with Tape(replace=edits.replacements(model)):
+    with Tape(replace=edits.replacements(model, sources)):
         (best, *_), *_ = search(model, sources, STRATEGIES.settings({"kind": "beam", "size": 3}))
     forced = Forced(encoded, np.array(best.tokens, dtype=np.int64))
-    found = explained(model, CODECS, "abcd", forced, replace=edits.replacements(model))
+    found = explained(model, CODECS, "abcd", forced, replace=edits.replacements(model, sources))
     assert [told.log_prob for told in found.output[: len(best.token_log_probs)]] == pytest.approx(
         best.token_log_probs, abs=1e-4
     )
@@ -221,7 +249,7 @@ def test_search_under_an_edit_says_what_the_forced_pass_explains(name: str) -> N
 def test_a_silent_head_finds_nothing() -> None:
     model = network("transformer")
     edits = Edits(silences=(Silence.parse("2.1"), Silence.parse("encoder.1.2"), Silence.parse("decoder.1.1")))
-    found = looked(model, "abc", "fed", edits.replacements(model))
+    found = looked(model, "abc", "fed", edits)
     assert not found.weights[1, 0].any()
     assert not found.within_source[0, 1].any()
     assert not found.within_output[0, 0].any()
@@ -232,10 +260,7 @@ def test_a_silent_head_finds_nothing() -> None:
 @pytest.mark.parametrize("name", ["1.2", "decoder.1.2"])
 def test_a_head_of_a_joint_model_is_silenced_by_either_name(name: str) -> None:
     model = joint()
-    plain, found = (
-        looked(model, "abc", "fed", Edits(silences=silences).replacements(model))
-        for silences in ((), (Silence.parse(name),))
-    )
+    plain, found = (looked(model, "abc", "fed", Edits(silences=silences)) for silences in ((), (Silence.parse(name),)))
     assert plain.weights[0, 1].any()
     assert not found.weights[0, 1].any()
     assert found.log_prob != pytest.approx(plain.log_prob, abs=1e-4)
@@ -245,7 +270,7 @@ def test_a_head_of_a_joint_model_is_silenced_by_either_name(name: str) -> None:
 def test_weights_of_any_size_are_shares(scale: str) -> None:
     model = network("luong")
     edits = Edits((Look.parse(f"1=1{scale},0,3{scale}"),))
-    found = looked(model, "abc", "fed", edits.replacements(model))
+    found = looked(model, "abc", "fed", edits)
     np.testing.assert_allclose(found.weights[0, 0, 0], [0.25, 0, 0.75, 0], atol=1e-6)
 
 
@@ -262,13 +287,13 @@ def test_weights_of_any_size_are_shares(scale: str) -> None:
         ("luong", Edits(silences=(Silence.parse("1.0"),)), "heads 1 to 1"),
         ("luong", Edits(silences=(Silence(1, 1, "decoder"),)), "no attention within its decoder"),
         ("one vector", Edits((Look.parse("1=1"),)), "no attention to the source"),
-        ("joint", Edits((Look.parse("1=1"),)), "joint"),
+        ("joint", Edits((Look.parse("1=9"),)), "the source has 4 tokens"),
     ],
 )
 def test_edits_that_cannot_be(name: str, edits: Edits, said: str) -> None:
     model = joint() if name == "joint" else network(name)
     with pytest.raises(SeqloomError, match=said) as refused:
-        looked(model, "abc", "fed", edits.replacements(model))
+        looked(model, "abc", "fed", edits)
     assert refused.value.code == "E_USAGE"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 import torch
@@ -22,7 +24,18 @@ from seqloom.batch import Tokens
 from seqloom.models.joint import Joint
 from seqloom.nn.tape import Tape
 from seqloom.probe import states as probe
-from seqloom.probe.states import Measure, Nearest, layer_taps, nearest, principal, source_states, step_taps
+from seqloom.probe.states import (
+    Layered,
+    Measure,
+    Nearest,
+    Recurrent,
+    layer_taps,
+    nearest,
+    principal,
+    source_states,
+    step_taps,
+)
+from seqloom.specials import BOS
 
 PICTURES = ("encoder=cnn", "encoder=patches", "cnn->transformer", "patches->transformer")  # they read no tokens
 CASES = [*TABLE_CASES[::2], *STACK_CASES[::3], *EXTRA_CASES[::3], *JOINT_CASES[::2], *COVERING_CASES[::20]]
@@ -118,7 +131,7 @@ def test_faiss_finds_the_same(measure: Measure, monkeypatch: pytest.MonkeyPatch)
 # --- which vector --------------------
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if not case.settings.continues], ids=str)
+@every_case
 @pytest.mark.parametrize("which", ["summary", "mean"])
 def test_a_source_has_the_same_state_alone_and_among_others(case: Case, which: probe.Which) -> None:
     network, batch = build(case, torch.float32), some_batch()
@@ -135,7 +148,7 @@ def test_a_source_has_the_same_state_alone_and_among_others(case: Case, which: p
 
 
 def test_the_summary_is_what_the_decoder_starts_from() -> None:
-    """LSTM: h and c of the last layer; a joint model: its features after the separator."""
+    """LSTM: h and c of the last layer; a joint model: what says its first token."""
     case = next(case for case in TABLE_CASES if case.name == "cell=lstm")
     network, batch = build(case, torch.float32), some_batch()
     with torch.no_grad():
@@ -144,8 +157,28 @@ def test_the_summary_is_what_the_decoder_starts_from() -> None:
     joint = build(next(case for case in JOINT_CASES if case.name == "joint,gru"), torch.float32)
     assert isinstance(joint, Joint)
     with torch.no_grad():
-        start = joint.start(batch.sources, 1)
-    torch.testing.assert_close(source_states(joint, batch.sources), start.rows["1.h"])  # nothing behind the top layer
+        first = joint.step(torch.full((len(batch),), BOS), joint.start(batch.sources, 1))[1]
+    torch.testing.assert_close(source_states(joint, batch.sources), first.rows["1.h"])  # nothing behind the top layer
+
+
+@every_case
+def test_every_python_finds_the_same_parts(case: Case) -> None:
+    """Since 3.12 a protocol does not see what `__getattr__` makes up, such as a module's parts: nobody may ask so."""
+    for module in build(case).modules():
+        for protocol, name in ((Layered, "layer_taps"), (Recurrent, "step_taps")):
+            found = inspect.getattr_static(module, name, None) is not None
+            assert found == isinstance(module, protocol)
+
+
+@every_case
+def test_sources_are_read_by_encoders_or_by_the_decoder(case: Case) -> None:
+    """One of both, and whoever asks learns it from the network itself."""
+    network, batch = build(case), some_batch()
+    places, memories = network.places(batch), network.encode(batch.sources)
+    assert bool(network.readers()) == bool(memories) == (places is None)
+    if places is not None and batch.target is not None:
+        assert places.said.shape == batch.target.ids.shape
+        assert places.read.shape[1] >= batch.sources["source"].mask.shape[1]
 
 
 # --- taps of layers and steps --------------------

@@ -49,7 +49,7 @@ def attributed(
     found = METHODS.build(settings)(model.network, pair.batch)
     with torch.no_grad():
         log_probs = -model.network.nll(pair.batch)[0].double().cpu().numpy()
-    if pair.truncated:  # the end is not its own
+    if pair.truncated or model.network.decoder.sure_of_end:  # the end is not its own, or no choice
         steps = len(log_probs) - 1
         missed = None if found.missed is None else found.missed[:steps]
         found = replace(

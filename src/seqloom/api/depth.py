@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float64, Int64
 from seqloom.api.gradients import forced_batches
 from seqloom.api.model import Model
 from seqloom.api.options import Options
-from seqloom.api.states import asked, labels_of
+from seqloom.api.states import asked, labels_of, looked_at
 from seqloom.api.testset import metrics_of
 from seqloom.batch import Batch
 from seqloom.config import Plain
@@ -47,7 +47,6 @@ from seqloom.probe.depth import (
     silenced,
     weights_passed,
 )
-from seqloom.probe.states import Encodes
 from seqloom.shapes import Tensor
 from seqloom.specials import EOS
 
@@ -55,6 +54,7 @@ BATCH_TOKENS = 4096
 HELD_OUT = 0.3  # of the labelled examples: what a probe is judged on
 FEW_EXAMPLES = 16  # every position of every one of them is several backward passes, for every layer
 Marks = Bool[np.ndarray, "T S"]
+Spots = Int64[np.ndarray, "n"]  # places in a sequence
 
 
 # --- probes -------------------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def layer_probes(
 
 
 def _pooled(model: Model, examples: Sequence[Example]) -> dict[str, Tensor]:
-    encoded = [model.codecs.encode(asked(model, example)) for example in examples]
+    encoded = [model.codecs.encode(looked_at(model, example)) for example in examples]
     found: dict[str, list[Tensor]] = {}
     for batch in _planned(encoded, BATCH_TOKENS):
         pooled = layers(model.network, model.sources([encoded[i] for i in batch])).pooled()
@@ -177,7 +177,7 @@ class Reaches:
 
 def context_reach(model: Model, examples: Sequence[Example], most: int = FEW_EXAMPLES, seed: int = 0) -> Reaches:
     """Over the first `most` examples' sources; E_USAGE where the model has no layers that could see anything."""
-    encoded = [read for example in examples[:most] if (read := model.codecs.encode(asked(model, example))).own]
+    encoded = [read for example in examples[:most] if (read := model.codecs.encode(looked_at(model, example))).own]
     if not encoded:
         raise SeqloomError("E_EMPTY", "no sources to look at")
     found: dict[str, list[Float64[np.ndarray, "n w"]]] = {}
@@ -186,6 +186,8 @@ def context_reach(model: Model, examples: Sequence[Example], most: int = FEW_EXA
             found.setdefault(name, []).append(part)
     if not found:
         what = "this encoder reads every token alone: no state of it depends on another position"
+        if any(encoder.shrinks for encoder in model.network.readers()[:1]):
+            what = "this encoder makes one position of several: its states do not stand where their inputs do"
         raise SeqloomError(
             "E_USAGE", what, fix="look at a model with a recurrent, convolutional or Transformer encoder"
         )
@@ -321,9 +323,8 @@ class _Reading:
     def collect(self, roles: Roles, kind: str, weights: Float64[np.ndarray, "B H T S"], batch: Batch) -> None:
         """Add the rows of one batch, each cut to what is real."""
         network = self.model.network
-        memory = None
-        if isinstance(network, Encodes):
-            memory = joined([*network.encode(batch.sources).values()]).mask.cpu().numpy()
+        memories, stand = network.encode(batch.sources), network.places(batch)
+        memory = joined([*memories.values()]).mask.cpu().numpy() if memories else None
         for row, place in enumerate(batch.examples):
             one = self.read[place]
             if kind == "encoder":
@@ -332,7 +333,8 @@ class _Reading:
                 assert memory is not None
                 self._memory(roles, one, weights[row], memory[row])
             else:
-                self._decoder(roles, one, weights[row], joint=memory is None)
+                places = None if stand is None else (stand.read[row].cpu().numpy(), stand.said[row].cpu().numpy())
+                self._decoder(roles, one, weights[row], places)
 
     def _encoder(self, roles: Roles, one: _Read, weights: Float64[np.ndarray, "H T S"]) -> None:
         size = len(one.source)
@@ -353,16 +355,20 @@ class _Reading:
         known["aligned"][one.linked[:, 0], one.linked[:, 1]] = True
         roles.add(seen, known, np.broadcast_to(mask[None], shape))
 
-    def _decoder(self, roles: Roles, one: _Read, weights: Float64[np.ndarray, "H T S"], joint: bool) -> None:
-        """What was read and said so far; of a joint model the source, SEP and the target as one sequence."""
-        before = len(one.source) + 1 if joint else 0
-        size = before + len(one.target)
+    def _decoder(
+        self, roles: Roles, one: _Read, weights: Float64[np.ndarray, "H T S"], stand: tuple[Spots, Spots] | None
+    ) -> None:
+        """What was read and said so far; without an encoder the source and the target as one sequence, where they
+        `stand` there."""
+        read, said = stand or (np.arange(0), np.arange(len(one.target)))
+        said = said[: len(one.target)]
+        size = int(said[-1]) + 1
         known = places(size, size)
         del known["next"], known["end"]  # nobody sees them
-        if joint:
-            known["rarest"] = _columns((size, size), one.rarest)
+        if stand is not None:
+            known["rarest"] = _columns((size, size), read[one.rarest])
             known["said word"] = np.zeros((size, size), dtype=bool)
-            known["said word"][before:, : len(one.source)] = one.same
+            known["said word"][said[:, None], read[None, : len(one.source)]] = one.same
         roles.add(weights[:, :size, :size], known, np.tril(np.ones((size, size), dtype=bool)))
 
 

@@ -43,6 +43,7 @@ def explain(model: Model, question: Question, options: Options) -> Explanation:
     else:
         found, tree = watched(model, encoded, options, question.edits)
         said, truncated = np.asarray(found.tokens, dtype=np.int64), found.truncated
+    sources = model.sources([encoded])
     with model.precision():
         shown = explained(
             model.network,
@@ -50,7 +51,7 @@ def explain(model: Model, question: Question, options: Options) -> Explanation:
             text,
             Forced(encoded, said),
             likeliest=question.likeliest,
-            replace=None if question.edits is None else question.edits.replacements(model.network),
+            replace=None if question.edits is None else question.edits.replacements(model.network, sources),
         )
     return replace(shown, tree=tree, extras=extras, truncated=truncated)
 
@@ -86,7 +87,8 @@ def _refuse_long(side: str, count: int, most: int, where: str) -> None:
 def watched(model: Model, encoded: Encoded, options: Options, edits: Edits | None = None) -> tuple[Hypothesis, Tree]:
     """The best hypothesis of one source, and the tree of all that lived on the way to it."""
     watcher = Watcher(STRATEGIES.build(model.asking(options).strategy).normalisation)
-    with nullcontext() if edits is None else Tape(replace=edits.replacements(model.network)):
+    changed = {} if edits is None else edits.replacements(model.network, model.sources([encoded]))
+    with Tape(replace=changed) if changed else nullcontext():
         best = model.search([encoded], options, observer=watcher)[0][0]
     return best, watcher.tree(best, lambda ids: model.codecs.said(ids, encoded.foreign))
 

@@ -174,7 +174,7 @@ def gathered(
         data=_data(model, examples, folder),
         curves=() if log is None else curves(log),
         best_step=None if log is None else best_step(log),
-        diagnosis=_diagnosis(Diagnoses.of(diagnoses, chosen, metric)),
+        diagnosis=_diagnosis(Diagnoses.of(diagnoses, chosen, metric, model.recipe.model.labels)),
         variance=None if states is None else states.explained,
         faithfulness=_faithful(model, [chosen[i] for i in why if shown.get(i) is not None]),
     )

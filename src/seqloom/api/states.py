@@ -126,7 +126,7 @@ class Neighbours:
         }
 
     def lines(self, width: int = 80) -> list[str]:
-        rows = [f"{one.distance:8.4f}  {one.example.shown}  ->  {one.example.target}"[:width] for one in self.near]
+        rows = [f"{one.distance:8.4f}  {_pair(one.example)}"[:width] for one in self.near]
         return [f"{self.text}: nearest of {self.among:,} by {self.measure}", *rows]
 
 
@@ -134,6 +134,13 @@ def asked(model: Model, example: Example) -> Inputs:
     """What this model reads of an example; columns that it does not know (labels) are left out."""
     known = {name: text for name, text in example.extras.items() if name in model.codecs.extras}
     return {"source": example.source, **known} if known else example.source
+
+
+def looked_at(model: Model, example: Example) -> Inputs:
+    """What stands for an example: its source; of a language model the whole text, which it reads as a beginning."""
+    if not model.codecs.continues:
+        return asked(model, example)
+    return " ".join(part for part in (example.source, example.target) if part)
 
 
 def labels_of(examples: Sequence[Example], column: str) -> list[str]:
@@ -148,9 +155,6 @@ def labels_of(examples: Sequence[Example], column: str) -> list[str]:
 
 def states_of(model: Model, encoded: Sequence[Encoded], which: Which = "summary") -> Float[Tensor, "n D"]:
     """One vector for each input, in order, on the CPU."""
-    if model.codecs.continues:
-        what = "a language model has no source whose state could be looked at"
-        raise SeqloomError("E_USAGE", what, where=model.name, fix="explain a text, or --gradients")
     lengths = np.array([read.length for read in encoded], dtype=np.int64)
     found: list[Tensor | None] = [None] * len(encoded)
     for batch in in_order(lengths, BATCH_TOKENS):
@@ -162,11 +166,17 @@ def states_of(model: Model, encoded: Sequence[Encoded], which: Which = "summary"
 
 def _encoded(model: Model, inputs: Inputs, where: str) -> Encoded:
     """One input as the model reads it; E_LONG where it is over the recipe's maximum."""
-    read, most = model.codecs.encode(inputs), model.recipe.data.limits.max_source
+    read, most = model.codecs.encode(inputs), _most(model)
     if read.own > most:
         what = f"a source of {read.own:,} tokens, the recipe's maximum is {most:,}"
         raise SeqloomError("E_LONG", what, where=where, fix="shorten it, or leave it out")
     return read
+
+
+def _most(model: Model) -> int:
+    """How many tokens may stand for an example; texts of a language model are its targets."""
+    limits = model.recipe.data.limits
+    return limits.max_target if model.codecs.continues else limits.max_source
 
 
 def state_map(
@@ -183,7 +193,7 @@ def state_map(
     """
     if len(examples) < 2:
         raise SeqloomError("E_EMPTY", f"{len(examples)} example(s): a map needs at least 2")
-    inputs = [asked(model, example) for example in examples]
+    inputs = [looked_at(model, example) for example in examples]
     encoded = [_encoded(model, one, example.where) for one, example in zip(inputs, examples, strict=True)]
     components = principal(states_of(model, encoded, which))
     lengths = [read.own for read in encoded]
@@ -195,12 +205,12 @@ def state_map(
     elif colour == "length":
         values = lengths
     elif colour == "score":
-        pairs = zip(inputs, [example.target for example in examples], strict=True)
+        pairs = ((asked(model, example), example.target) for example in examples)
         values = [score.log_prob / len(score.token_scores) for score in model.score(pairs)]
     else:
         values = labels_of(examples, colour)
     points = [
-        Point(example.shown, float(x), float(y), length, value)
+        Point(example.shown or example.target, float(x), float(y), length, value)
         for example, (x, y), length, value in zip(examples, components.points.tolist(), lengths, values, strict=True)
     ]
     return StateMap(tuple(points), components.shares, colour, which)
@@ -247,11 +257,16 @@ def neighbours(
 
 def _blocks(model: Model, examples: Iterable[Example]) -> Iterator[list[tuple[Example, Encoded]]]:
     """Examples that training would have accepted, with what the model reads of them."""
-    most = model.recipe.data.limits.max_source
-    read = ((example, model.codecs.encode(asked(model, example))) for example in examples)
+    most = _most(model)
+    read = ((example, model.codecs.encode(looked_at(model, example))) for example in examples)
     accepted = ((example, encoded) for example, encoded in read if encoded.own <= most)
     while block := list(islice(accepted, BLOCK)):
         yield block
+
+
+def _pair(example: Example) -> str:
+    """An example on one line; a text of a language model has no source."""
+    return f"{example.shown}  ->  {example.target}" if example.shown else example.target
 
 
 def _shown(text: Inputs) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -253,9 +256,12 @@ def _print(found: Explanation, layer: int | None, head: int | None, words: bool)
         low, high = found.between
         say.data(f"{found.answer}: nine times of ten it should be between {low} and {high}, as the model has it")
         return
+    from seqloom.probe.heatmap import style_of, written
+
     beside = any(told.alone is not None for told in found.output)
+    name = partial(written, style=style_of(sys.stdout, os.environ))
     rows = [
-        (index, told.token, _p(told.log_prob), *_alone(told, beside), told.rank, _others(told.runners_up))
+        (index, name(told.token), _p(told.log_prob), *_alone(told, beside), told.rank, _others(told.runners_up, name))
         for index, told in enumerate(found.output, start=1)
     ]
     columns = ("#", "token", "p", *(["alone"] if beside else []), "rank", "or")
@@ -271,8 +277,8 @@ def _p(log_prob: float) -> str:
     return f"{math.exp(log_prob):.3f}"
 
 
-def _others(runners_up: list[tuple[str, float]]) -> str:
-    return "  ".join(f"{token} {_p(log_prob)}" for token, log_prob in runners_up[:SHOWN])
+def _others(runners_up: list[tuple[str, float]], name: Callable[[str], str]) -> str:
+    return "  ".join(f"{name(token)} {_p(log_prob)}" for token, log_prob in runners_up[:SHOWN])
 
 
 def _write(path: Path, found: Explanation, before: Explanation | None, names: tuple[str, str], seen: Seen) -> None:

@@ -7,18 +7,18 @@ knows integers, never strings.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
 
 from seqloom import config
 from seqloom.batch import Batch, Source, Tokens
-from seqloom.models.contracts import Decoder, Head, State
+from seqloom.models.contracts import Decoder, Encoder, Head, Memory, State
 from seqloom.nn.frontends import Frontend
 from seqloom.nn.tape import Tape
-from seqloom.shapes import Features, Float, Nll, Rows, RowTokens, StepLogProbs, Tensor
+from seqloom.shapes import Features, Float, Int, Nll, Rows, RowTokens, StepLogProbs, Tensor
 from seqloom.specials import BOS
 
 
@@ -124,11 +124,34 @@ class Network(nn.Module, ABC):
         """The embedding of each side, under the names that the settings give them."""
 
 
+@dataclass(frozen=True)
+class Places:
+    """Where things stand in the one sequence that is read by a decoder without an encoder, counted from 0."""
+
+    read: Int[Tensor, "B S"]  # the positions of all sources, one source behind the other
+    said: Int[Tensor, "B T"]  # from which the target's tokens are said
+
+
 class Generator(Network):
-    """A decoder, a head, and a way to start on sources."""
+    """A decoder, a head, and a way to start on sources.
+
+    Sources are read by encoders (`readers`, `encode`), or by the decoder itself, before the target (`places`).
+    """
 
     decoder: Decoder
     head: Head
+
+    def readers(self) -> Sequence[Encoder]:
+        """The encoder of each source in turn; none where the decoder reads the sources itself."""
+        return ()
+
+    def encode(self, sources: Mapping[str, Source]) -> dict[str, Memory]:
+        """What the encoders hand over; nothing where there are none."""
+        return {}
+
+    def places(self, batch: Batch) -> Places | None:
+        """Where sources and target stand in what the decoder reads; None where encoders read the sources."""
+        return None
 
     @abstractmethod
     def start(self, sources: Mapping[str, Source], hypotheses: int) -> State:

@@ -19,7 +19,7 @@ from seqloom.batch import Batch, Source, Tokens
 from seqloom.config import Kind, kind_of
 from seqloom.errors import SeqloomError
 from seqloom.models.contracts import Decoder, DecoderSettings, Head, State
-from seqloom.models.generator import Generator, GeneratorSettings, shifted
+from seqloom.models.generator import Generator, GeneratorSettings, Places, shifted
 from seqloom.models.heads import HEADS, Linear
 from seqloom.models.tables import DECODERS
 from seqloom.models.transformer import TransformerDecoder
@@ -117,10 +117,13 @@ class Joint(Generator):
         The weights are what they are: what a token gives to SEP, to the target and to itself is missing, so that a
         row need not sum to 1. Of several sources, the positions of one follow those of the other.
         """
+        places = self.places(batch)
+        return [picked(tape.joined(name, dim=2), places) for name in self.attention_taps]
+
+    def places(self, batch: Batch) -> Places:
         assert batch.target is not None
         *read, said = without_gaps([*_prompt(batch.sources), batch.target])[1]
-        sources = torch.cat(read[::2], dim=1)  # B S: every second part is a SEP; padding stands last and is never seen
-        return [picked(tape.joined(name, dim=2), said, sources) for name in self.attention_taps]
+        return Places(torch.cat(read[::2], dim=1), said)  # every second part is a SEP; padding stands last, never seen
 
 
 def without_gaps(parts: Sequence[Tokens]) -> tuple[Tokens, tuple[Int[Tensor, "B s"], ...]]:
@@ -151,9 +154,7 @@ def _embedded(prompt: Sequence[Int[Tensor, "B _"]]) -> list[tuple[str, Int[Tenso
     return [(SOURCE, places) for places in prompt[::2]]
 
 
-def picked(
-    weights: Float[Tensor, "B H L L"], rows: Int[Tensor, "B T"], columns: Int[Tensor, "B S"]
-) -> Float[Tensor, "B H T S"]:
-    """Weights between these places of one sequence."""
+def picked(weights: Float[Tensor, "B H L L"], places: Places) -> Float[Tensor, "B H T S"]:
+    """Weights from where the target is said to where the sources stand, within one sequence."""
     batch = torch.arange(len(weights), device=weights.device)[:, None, None]
-    return weights.transpose(1, 0)[:, batch, rows[:, :, None], columns[:, None]].transpose(1, 0)
+    return weights.transpose(1, 0)[:, batch, places.said[:, :, None], places.read[:, None]].transpose(1, 0)

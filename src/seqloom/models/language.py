@@ -16,12 +16,12 @@ import torch
 
 from seqloom.batch import Batch, Source, Tokens
 from seqloom.models.contracts import State
-from seqloom.models.generator import shifted
-from seqloom.models.joint import AloneSettings, Joint, picked, without_gaps
+from seqloom.models.generator import Places, shifted
+from seqloom.models.joint import AloneSettings, Joint, without_gaps
 from seqloom.nn.frontends import SOURCE, TARGET
 from seqloom.nn.layers import spread
-from seqloom.nn.tape import Tape, told_apart
-from seqloom.shapes import Features, Float, Int, RowTokens, Tensor
+from seqloom.nn.tape import told_apart
+from seqloom.shapes import Features, Int, RowTokens, Tensor
 from seqloom.specials import BOS
 
 BEGUN = "begun"  # in a state: the last token of each source, which is read in the place of BOS
@@ -69,12 +69,11 @@ class LanguageModel(Joint):
             features, state = self.decoder(whole.ids, state)
         return features.gather(1, said[..., None].expand(-1, -1, features.shape[2])), state
 
-    def attended(self, tape: Tape, batch: Batch) -> list[Float[Tensor, "B H T S"]]:
-        """Self-attention from where tokens are said to the beginning; its last position, BOS, stands for its end."""
+    def places(self, batch: Batch) -> Places:
+        """Tokens are said from the beginning's last one on; its last position, EOS, is not read: BOS stands for it."""
         assert batch.target is not None
         begun = _begun(batch.sources)
-        said = _whole(begun, batch.target)[1]
-        return [picked(tape.joined(name, dim=2), said, _read(begun)) for name in self.attention_taps]
+        return Places(_read(begun), _whole(begun, batch.target)[1])
 
 
 def _begun(sources: Mapping[str, Source]) -> Tokens:

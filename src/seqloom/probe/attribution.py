@@ -36,7 +36,6 @@ from seqloom.models.generator import Generator
 from seqloom.nn.frontends import SOURCE, TARGET
 from seqloom.nn.tape import Tape
 from seqloom.probe.pair import alone, copied, differentiable, rows_at_once, source_places, target_of
-from seqloom.probe.states import Encodes
 from seqloom.shapes import Float, Int, Tensor
 from seqloom.specials import MASK, UNK
 
@@ -133,7 +132,7 @@ def rolled_out(network: Generator, batch: Batch) -> Float[Tensor, "T R"]:
 
     Rows sum to 1; of a joint model, to what its separators leave.
     """
-    encoders = network.readers() if isinstance(network, Encodes) else []
+    encoders = network.readers()
     names = [encoder.self_taps for encoder in encoders]
     decoder = network.decoder
     if not decoder.self_taps or (encoders and not names[0]):

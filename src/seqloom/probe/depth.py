@@ -25,11 +25,13 @@ from jaxtyping import Float64
 from torch.nn import functional as F
 
 from seqloom.batch import Batch, Source
+from seqloom.models.contracts import Memory
 from seqloom.models.generator import Generator
 from seqloom.nn.layers import mean_of_real
 from seqloom.nn.tape import Replacement, Tape
 from seqloom.probe.gradients import differentiable, tracking
-from seqloom.probe.states import Encodes, layer_taps, prompt_lengths
+from seqloom.probe.pair import unanswered
+from seqloom.probe.states import layer_taps
 from seqloom.shapes import Bool, Float, Int, Tensor
 
 MASS = 0.9  # of what a state depends on, within its reach
@@ -53,23 +55,31 @@ class Layers:
 
 
 def layers(network: Generator, sources: Mapping[str, Source], keep_gradients: bool = False) -> Layers:
-    """Of the source's encoder; of a joint model those of its decoder while it reads the source."""
+    """Of the source's encoder; without one those of the decoder while it reads the source."""
     network.eval()
-    side = "encoder" if isinstance(network, Encodes) else "decoder"
+    side = "encoder" if network.readers() else "decoder"
     stack = layer_taps(network, side)
     taps = (f"{side}.inputs", *stack) if stack else (f"{side}.states",)  # a bag has no layers
     if keep_gradients:
         with tracking(taps) as tape:
-            network.start(sources, 1)
+            mask = _read(network, sources)
     else:
         with torch.no_grad(), Tape(*taps) as tape:
-            network.start(sources, 1)
-    passed = {_layer_name(name): tape.steps(name)[0] for name in taps}  # encoders of further sources come later
-    if side == "encoder":
-        return Layers(passed, sources["source"].mask)
-    lengths = prompt_lengths(sources)
-    width = next(iter(passed.values())).shape[1]
-    return Layers(passed, torch.arange(width, device=lengths.device) < lengths[:, None])
+            mask = _read(network, sources)
+    return Layers({_layer_name(name): tape.steps(name)[0] for name in taps}, mask)
+
+
+def _read(network: Generator, sources: Mapping[str, Source]) -> Bool[Tensor, "B S"]:
+    """Let the sources be read; which of the states that they become are real."""
+    for encoder in network.readers()[:1]:
+        memory: Memory = encoder(sources["source"])
+        return memory.mask
+    batch = unanswered(sources)
+    places = network.places(batch)
+    assert places is not None, "somebody reads the source"
+    network.forced(batch)
+    last = places.said[:, 0]
+    return torch.arange(int(last.max()) + 1, device=last.device) <= last[:, None]
 
 
 def _layer_name(tap: str) -> str:
@@ -182,8 +192,8 @@ def head_taps(network: Generator) -> dict[str, tuple[str, ...]]:
     Whether a recurrent encoder attends to itself shows when it is read: its tap is named here and may stay silent.
     """
     found = {"decoder": network.decoder.self_taps, "memory": network.decoder.attention_taps}
-    if isinstance(network, Encodes):
-        found = {"encoder": network.encoder.self_taps or ("encoder.attention",), **found}
+    for encoder in network.readers()[:1]:
+        found = {"encoder": encoder.self_taps or ("encoder.attention",), **found}
     return {kind: taps for kind, taps in found.items() if taps}
 
 

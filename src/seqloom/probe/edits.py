@@ -2,24 +2,29 @@
 
 An edit becomes what a tape puts in the place of the weights that pass (`nn/tape.py`). Output steps, positions, layers
 and heads are counted from 1, as they are shown.
+
+A decoder that reads its source itself (of a joint or a language model) attends to source and target in one row of
+weights. There an edit changes what falls on the source, and how it is spread there; how much of the row that is stays
+as it was, head by head.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from seqloom.batch import Source
 from seqloom.errors import SeqloomError
-from seqloom.models.contracts import Encoder
 from seqloom.models.generator import Generator
 from seqloom.nn.tape import Replacement
-from seqloom.shapes import Float, Tensor
+from seqloom.probe.pair import unanswered
+from seqloom.shapes import Float, Int, Tensor
 
 
 @dataclass(frozen=True)
 class Look:
-    """Output token `step` looks at the source with these weights, which are made to sum to 1."""
+    """Output token `step` looks at the source with these weights; only their proportions count."""
 
     step: int
     weights: tuple[float, ...]  # over the source's tokens, the first ones where there are fewer; () and `at`: one-hot
@@ -74,41 +79,41 @@ class Edits:
     looks: tuple[Look, ...] = ()
     silences: tuple[Silence, ...] = ()
 
-    def replacements(self, network: Generator) -> dict[str, Replacement]:
-        """What taps let pass instead, for one call (each counts its own steps); E_USAGE where that cannot be."""
-        if not (self.looks or self.silences):
-            return {}
-        if self.looks and network.attention_taps and network.attention_taps == network.decoder.self_taps:
-            what = "a joint model attends to source and target in one row of weights, which --attend cannot edit"
-            raise SeqloomError("E_USAGE", what, fix="leave --attend out; --mask-head silences its heads")
+    def replacements(self, network: Generator, sources: Mapping[str, Source]) -> dict[str, Replacement]:
+        """What taps let pass instead, for one call (each counts its own steps) on one source; E_USAGE where that
+        cannot be."""
         changed: dict[str, _Changed] = {}
+        stand = network.places(unanswered(sources))
+        first, read = (0, None) if stand is None else (int(stand.said[0, 0]), stand.read[0])
         for look in self.looks:
             if look.step < 1 or (look.at is not None and look.at < 1):
                 what = f"--attend {look}: steps and positions are counted from 1"
                 raise SeqloomError("E_USAGE", what, fix="STEP=POSITION, such as 1=1")
             taps, look = _taps(network, ""), _shortened(look, reduction_of(network))
             for name in taps if look.layer is None else [_layer(taps, look.layer)]:
-                changed.setdefault(name, _Changed()).looks.append(look)
+                changed.setdefault(name, _Changed(first, read)).looks.append(look)
         for silence in self.silences:
             name = _layer(_taps(network, silence.part), silence.layer)
-            changed.setdefault(name, _Changed()).silent.append(silence.head)
+            changed.setdefault(name, _Changed(first, read)).silent.append(silence.head)
         return dict(changed)
 
 
+@dataclass
 class _Changed:
     """Weights of one tap as they are wanted, step by step or all steps at once."""
 
-    def __init__(self) -> None:
-        self.looks: list[Look] = []
-        self.silent: list[int] = []
-        self._seen = 0  # steps that have passed
+    first: int  # steps before that of the first output token: those in which a decoder reads its source itself
+    read: Int[Tensor, "S"] | None  # where, in what it reads, the source's positions stand
+    looks: list[Look] = field(default_factory=list)
+    silent: list[int] = field(default_factory=list)
+    _seen: int = 0  # steps that have passed
 
     def __call__(self, weights: Float[Tensor, "N H T S"], passes: int) -> Float[Tensor, "N H T S"]:
         steps, changed = weights.shape[2], weights.clone()
         for look in self.looks:
-            place = look.step - 1 - self._seen
+            place = self.first + look.step - 1 - self._seen
             if 0 <= place < steps:
-                changed[:, :, place] = _wanted(look, weights)
+                changed[:, :, place] = self._looking(look, weights[:, :, place])
         for head in self.silent:
             if not 1 <= head <= weights.shape[1]:
                 raise SeqloomError("E_USAGE", f"--mask-head: head {head}: this layer has heads 1 to {weights.shape[1]}")
@@ -116,11 +121,17 @@ class _Changed:
         self._seen += steps
         return changed
 
+    def _looking(self, look: Look, row: Float[Tensor, "N H P"]) -> Float[Tensor, "N H P"]:
+        """All weights of a row as they are wanted, or, of a row over more than the source, those that are over it."""
+        if self.read is None:
+            return row.new_tensor(_wanted(look, row.shape[2])).expand_as(row)
+        shares = row.new_tensor(_wanted(look, len(self.read)))
+        return row.index_copy(2, self.read, row[:, :, self.read].sum(2, keepdim=True) * shares)
+
 
 def reduction_of(network: Generator) -> int:
     """How many neighbours of the source are one position of what is attended to."""
-    encoder = getattr(network, "encoder", None)
-    return encoder.reduction if isinstance(encoder, Encoder) else 1
+    return next((encoder.reduction for encoder in network.readers()), 1)
 
 
 def _shortened(look: Look, reduction: int) -> Look:
@@ -131,8 +142,8 @@ def _shortened(look: Look, reduction: int) -> Look:
     return replace(look, weights=tuple(sum(look.weights[start : start + reduction]) for start in starts))
 
 
-def _wanted(look: Look, weights: Float[Tensor, "N H T S"]) -> Float[Tensor, "S"]:
-    size = weights.shape[3]
+def _wanted(look: Look, size: int) -> list[float]:
+    """The weights over so many positions; they sum to 1."""
     given = look.weights if look.at is None else (*[0.0] * (look.at - 1), 1.0)
     if len(given) > size:
         fix = f"positions 1 to {size}, or as many weights at most"
@@ -143,14 +154,13 @@ def _wanted(look: Look, weights: Float[Tensor, "N H T S"]) -> Float[Tensor, "S"]
         raise SeqloomError("E_USAGE", what, fix="weights such as 0.2,0,0.8; they are made to sum to 1")
     parts = [weight / most for weight in given]  # as large as they are given, or as small, their shares are the same
     total = sum(parts)
-    return weights.new_tensor([*(part / total for part in parts), *[0.0] * (size - len(parts))])
+    return [*(part / total for part in parts), *[0.0] * (size - len(parts))]
 
 
 def _taps(network: Generator, part: str) -> Sequence[str]:
     """The taps of one kind of attention, layer by layer."""
-    encoder = getattr(network, "encoder", None)
     if part == "encoder":
-        names = encoder.self_taps if isinstance(encoder, Encoder) else ()
+        names = next((encoder.self_taps for encoder in network.readers()), ())
     else:
         names = network.decoder.self_taps if part == "decoder" else network.attention_taps
     if not names:

@@ -191,7 +191,7 @@ def measured(network: Generator, batch: Batch, trials: Trials | None = None) -> 
     gradient = np.abs(Gradient(Gradient.Settings())(network, batch).of_source)
     occlusion = np.abs(Occlusion(Occlusion.Settings())(network, batch).of_source)
     asked = Asked(network, batch)
-    return Steps(
+    found = Steps(
         gradient_tau=_by_step(kendall, weights, gradient),
         gradient_rho=_by_step(spearman, weights, gradient),
         occlusion_tau=_by_step(kendall, weights, occlusion),
@@ -201,6 +201,9 @@ def measured(network: Generator, batch: Batch, trials: Trials | None = None) -> 
         gradient_first=_by_step(same_first, weights, gradient),
         occlusion_first=_by_step(same_first, weights, occlusion),
     )
+    if not network.decoder.sure_of_end:
+        return found
+    return Steps(**{field.name: getattr(found, field.name)[:-1] for field in fields(Steps)})  # nobody looks for the end
 
 
 # --- rankings --------------------------------------------------------------------------------------------------------

@@ -47,8 +47,10 @@ def glimpsed(network: Generator, codecs: Codecs, reads: Sequence[Read], likelies
     top = log_probs.topk(min(likeliest, log_probs.shape[2]))
     widths = [source.mask.shape[1] for source in batch.sources.values()]
     told = [part.cpu() for part in (own[..., 0], ranks, top.indices, top.values)]
+    seen = [None if weights is None else weights[row] for row in range(len(reads))]
+    ends = not network.decoder.sure_of_end
     return [
-        _explanation(codecs, read, [part[row] for part in told], None if weights is None else weights[row], widths)
+        _explanation(codecs, read, [part[row] for part in told], seen[row], (widths, ends))
         for row, read in enumerate(reads)
     ]
 
@@ -75,10 +77,11 @@ def _explanation(
     read: Read,
     told: Sequence[Tensor],
     weights: Float32[np.ndarray, "T S"] | None,
-    widths: Sequence[int],
+    shape: tuple[Sequence[int], bool],
 ) -> Explanation:
-    encoded = read.forced.encoded
-    ids = [*read.forced.tokens.tolist(), EOS]
+    """`shape`: how wide each source is in this batch, and whether the end is a token like others."""
+    encoded, (widths, ends) = read.forced.encoded, shape
+    ids = [*read.forced.tokens.tolist(), *([EOS] if ends else [])]
     steps = tuple(
         Told(
             codecs.said([token], encoded.foreign)[0],
@@ -88,7 +91,7 @@ def _explanation(
         )
         for token, log_prob, rank, best, values in zip(ids, *(part[: len(ids)].tolist() for part in told), strict=True)
     )
-    pieces = [step.token for step in steps[:-1]]
+    pieces = [step.token for step in steps[: len(read.forced.tokens)]]
     answer = codecs.target.tokenizer.decode(pieces)
     said = codecs.target.tokenizer.words(pieces, answer)
     source = codecs.positions(encoded)
@@ -100,13 +103,14 @@ def _explanation(
         source=source,
         output=steps,
         read=(*words, *[-1] * (size - len(words))),
-        said=(*(said if len(said) == len(pieces) else [-1] * len(pieces)), -1),
+        said=(*(said if len(said) == len(pieces) else [-1] * len(pieces)), *([-1] if ends else [])),
         weights=np.zeros((0, 0, length, size), dtype=np.float32)
         if weights is None
         else np.ascontiguousarray(weights[:length, _columns(read.forced, widths)])[None, None],
         within_source=np.zeros((0, 0, size, size), dtype=np.float32),
         within_output=np.zeros((0, 0, length, length), dtype=np.float32),
         truncated=read.truncated,
+        ends=ends,
         frames=encoded.frames,
         grid=codecs.source.grid,
         signal=codecs.source.signal(encoded.source),

@@ -31,9 +31,8 @@ from seqloom.batch import Batch, Source, Tokens
 from seqloom.config import Plain
 from seqloom.errors import SeqloomError
 from seqloom.models.generator import Generator
-from seqloom.models.language import LanguageModel
 from seqloom.nn.tape import Tape
-from seqloom.probe.states import Encodes, layer_taps, prompt_lengths, step_taps
+from seqloom.probe.states import layer_taps, reads_before, step_taps
 from seqloom.shapes import Float, Int, Tensor
 
 SMALLEST = 1e-30  # what is smaller has lost its digits in float32 and says nothing about a rate
@@ -76,7 +75,7 @@ def watched(network: Generator, layer: int | None = None) -> list[Watched]:
             found.append(Watched(states[-2] if len(states) > 1 else "decoder.inputs", False, False))
         elif states and 1 <= number <= len(states):
             found.append(Watched(states[number - 1], side == "encoder", False))
-        elif side == "encoder" and layer is None and isinstance(network, Encodes):  # one without layers
+        elif side == "encoder" and layer is None and network.readers():  # one without layers
             found.append(Watched("encoder.states", True, False))
     if not found:
         raise SeqloomError("E_USAGE", f"layer {layer}: this model has layers 1 to {most}")
@@ -253,7 +252,7 @@ def _entries(norms: Float[Tensor, "B T K"], place: Watched, network: Generator, 
         distances = lengths - k + t  # B T K
         real = (k < lengths) & batch.target.mask[..., None]
     else:
-        distances = _before(network, batch)[:, None, None] + t - k
+        distances = reads_before(network, batch)[:, None, None] + t - k
         real = (distances >= 0) & batch.target.mask[..., None]
     losses = torch.arange(len(norms) * steps, device=norms.device).view(len(norms), steps, 1).expand_as(norms)
     return Norms(
@@ -264,24 +263,16 @@ def _entries(norms: Float[Tensor, "B T K"], place: Watched, network: Generator, 
 def _positions(source: Source, network: Generator, states: int) -> Int[Tensor, "B"]:
     """How many states an encoder has of a source: one for each token, for each word and the end, or for so many
     neighbours as make `states` of the longest: where time is halved, some power of two."""
-    if isinstance(network, Encodes) and network.encoder.reads_words and isinstance(source, Tokens):
+    encoder = network.readers()[0]
+    if encoder.reads_words and isinstance(source, Tokens):
         assert source.words is not None, "this encoder reads words"
         return source.words.amax(1) + 2
-    if not (isinstance(network, Encodes) and network.encoder.shrinks):
+    if not encoder.shrinks:
         return source.lengths
     width, joined = source.mask.shape[1], 1
     while -(-width // joined) > states:
         joined *= 2
     return -(-source.lengths // joined)
-
-
-def _before(network: Generator, batch: Batch) -> Int[Tensor, "B"]:
-    """How many tokens a decoder reads before the target's: none, a joint model's sources with their separators, or the
-    beginning that a language model goes on with."""
-    read = prompt_lengths(batch.sources)
-    if isinstance(network, LanguageModel):
-        return batch.sources["source"].lengths - 1  # its end is not read, BOS stands first as everywhere
-    return torch.zeros_like(read) if isinstance(network, Encodes) else read
 
 
 def _states(tape: Tape, place: Watched, batch: Batch) -> list[Tensor]:
@@ -307,8 +298,10 @@ def chain(network: Generator, batch: Batch, place: Watched) -> Chain | None:
     with differentiable(network), tracking([place.tap]) as tape:
         network.forced(few)
         states = _states(tape, place, few)
-        own = _positions(few.sources["source"], network, len(states))
-        lengths = own if place.encoder else few.target.lengths + _before(network, few)
+        if place.encoder:
+            lengths = _positions(few.sources["source"], network, len(states))
+        else:
+            lengths = few.target.lengths + reads_before(network, few)
         return _chained(states, lengths.tolist())
 
 

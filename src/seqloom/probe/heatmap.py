@@ -41,8 +41,8 @@ def style_of(stream: TextIO, environ: Mapping[str, str], encoding: str | None = 
 
 def render(shown: AttentionMap, width: int, style: Style) -> list[str]:
     """The map's lines, none over `width` columns unless a single cell needs it; heads are averaged."""
-    columns = [_label(token, style) for token in shown.source]
-    rows = [_label(token, style) for token in shown.output]
+    columns = [written(token, style) for token in shown.source]
+    rows = [written(token, style) for token in shown.output]
     label = max(map(cell_len, rows), default=0)
     stub = _Stub(label, [f"{probability:.2f}" for probability in shown.probabilities])
     sizes = [max(LEAST, cell_len(column)) for column in columns]
@@ -117,7 +117,7 @@ def _legend(style: Style) -> str:
     return "weight from: " + "  ".join(parts)
 
 
-def _label(token: str, style: Style) -> str:
+def written(token: str, style: Style) -> str:
     """A token as it can be shown: spaces, controls and lone accents made visible, long ones cut."""
     if token in SPECIALS:
         return token

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -10,6 +10,7 @@ import torch
 
 from seqloom.batch import Batch, Frames, Source, Tokens
 from seqloom.models.generator import Generator
+from seqloom.specials import EOS
 
 AT_ONCE = 4096  # positions of all rows of one call
 
@@ -35,6 +36,12 @@ def _cut(part: Source) -> Source:
     )
 
 
+def unanswered(sources: Mapping[str, Source]) -> Batch:
+    """Sources to which nothing has been said yet: their targets are the end alone."""
+    mask = next(iter(sources.values())).mask[:, :1]
+    return Batch(dict(sources), Tokens(torch.full_like(mask, EOS, dtype=torch.long), torch.ones_like(mask)))
+
+
 def target_of(batch: Batch) -> Tokens:
     assert batch.target is not None
     return batch.target
@@ -54,14 +61,12 @@ def rows_at_once(batch: Batch) -> int:
 def source_places(network: Generator, batch: Batch) -> list[int]:
     """Where, among all that a step's weights are over, the source's positions and those of every extra stand.
 
-    A memory is nothing else; a joint model reads a separator behind each.
+    A memory is nothing else; where the decoder reads the sources itself there is more.
     """
-    gap, places, at = not network.decoder.attention_taps, list[int](), 0
-    for source in batch.sources.values():
-        length = source.mask.shape[1]
-        places += range(at, at + length)
-        at += length + gap
-    return places
+    places = network.places(batch)
+    if places is not None:
+        return [int(place) for place in places.read[0]]
+    return list(range(sum(source.mask.shape[1] for source in batch.sources.values())))
 
 
 @contextmanager

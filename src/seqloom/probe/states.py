@@ -3,10 +3,10 @@
 The state of a source is one vector, chosen by `which`:
 
     summary   what the encoder hands over to start the decoder: the last layer's final state, of an LSTM h and c side by
-              side; of a Transformer, a convolution or a bag the mean of the states; of a joint model the decoder's
-              state after the source and its separator
-    mean      the mean of the states that attention looks at, over the real positions; of a joint model the mean of the
-              decoder's states over what it read
+              side; of a Transformer, a convolution or a bag the mean of the states; of a model without an encoder
+              (joint, language) the decoder's state from which the first token would be said
+    mean      the mean of the states that attention looks at, over the real positions; without an encoder the mean of
+              the decoder's states over what it has read by then
 
 Nothing here reads text or files. At the end: where the states of layers and of single steps pass.
 """
@@ -14,18 +14,18 @@ Nothing here reads text or files. At the end: where the states of layers and of 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
 import torch
 from torch import nn
 
-from seqloom.batch import Source
-from seqloom.models.contracts import Encoder, Memory
+from seqloom.batch import Batch, Source
 from seqloom.models.generator import Generator
 from seqloom.nn.layers import mean_of_real
 from seqloom.nn.tape import Tape
+from seqloom.probe.pair import unanswered
 from seqloom.shapes import Float, Int, Tensor
 
 Which = Literal["summary", "mean"]
@@ -34,38 +34,29 @@ LARGE = 100_000  # keys from which on faiss, where it is installed, is worth a c
 CELLS = 1 << 24  # of a table of distances that exists at once
 
 
-@runtime_checkable
-class Encodes(Protocol):
-    """A model with a memory; a joint one has none."""
-
-    encoder: Encoder
-
-    def encode(self, sources: Mapping[str, Source]) -> dict[str, Memory]: ...
-
-    def readers(self) -> Sequence[Encoder]: ...
-
-
 @torch.inference_mode()
 def source_states(network: Generator, sources: Mapping[str, Source], which: Which = "summary") -> Float[Tensor, "B D"]:
     """One vector for each source."""
     network.eval()
-    if isinstance(network, Encodes):
-        memory = network.encode(sources)["source"]
+    if memories := network.encode(sources):
+        memory = memories["source"]
         if which == "mean":
             return mean_of_real(memory.states, memory.mask).float()
         return torch.cat(memory.summary[-1], dim=-1).float()
+    batch = unanswered(sources)
     with Tape("decoder.states") as tape:
-        network.start(sources, 1)
+        network.forced(batch)
     states = tape.joined("decoder.states", dim=1)  # B P D
-    read = prompt_lengths(sources)
+    last = reads_before(network, batch)
     if which == "mean":
-        return mean_of_real(states, torch.arange(states.shape[1], device=read.device) < read[:, None]).float()
-    return states[torch.arange(len(read), device=read.device), read - 1].float()
+        return mean_of_real(states, torch.arange(states.shape[1], device=last.device) <= last[:, None]).float()
+    return states[torch.arange(len(last), device=last.device), last].float()
 
 
-def prompt_lengths(sources: Mapping[str, Source]) -> Int[Tensor, "B"]:
-    """How many tokens a joint model reads before the target: all sources, each with its separator."""
-    return torch.stack([source.lengths + 1 for source in sources.values()]).sum(0)
+def reads_before(network: Generator, batch: Batch) -> Int[Tensor, "B"]:
+    """How many tokens a decoder has read before the one that the target's first is said from; none after a memory."""
+    places = network.places(batch)
+    return torch.zeros_like(next(iter(batch.sources.values())).lengths) if places is None else places.said[:, 0]
 
 
 # --- from far -----------------------------------------------------------------------------------------------------
@@ -202,5 +193,6 @@ def _parts(network: Generator, side: str) -> Iterator[nn.Module]:
     """A side and what it is made of, itself first."""
     if side == "decoder":
         yield from network.decoder.modules()
-    elif isinstance(network, Encodes):
-        yield from network.encoder.modules()
+    else:
+        for encoder in network.readers()[:1]:
+            yield from encoder.modules()

@@ -9,22 +9,22 @@ from __future__ import annotations
 from seqloom.batch import Batch
 from seqloom.models.generator import Generator
 from seqloom.nn.tape import Tape
-from seqloom.probe.states import Encodes
 from seqloom.shapes import Float, Tensor
 
 
 def within_taps(network: Generator) -> tuple[str, ...]:
     """The taps that `within_source` reads."""
-    if not isinstance(network, Encodes):
-        return ()
-    return (*network.encoder.self_taps, *network.decoder.between_taps)
+    return (*_own(network), *network.decoder.between_taps)
+
+
+def _own(network: Generator) -> tuple[str, ...]:
+    """The taps of the source's own encoder, where it has one."""
+    return tuple(name for encoder in network.readers()[:1] for name in encoder.self_taps)
 
 
 def within_source(tape: Tape, network: Generator, batch: Batch) -> list[Float[Tensor, "B H S S"]]:
     """The encoder's layers, then the comparison; where its heads are not as many, their mean stands for each."""
-    if not isinstance(network, Encodes):
-        return []
-    names = network.encoder.self_taps
+    names = _own(network)
     maps = [_blocks(tape.steps(name), [name in one.self_taps for one in network.readers()], batch) for name in names]
     heads = {layer.shape[1] for layer in maps}
     for name in network.decoder.between_taps:

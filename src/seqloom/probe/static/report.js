@@ -15,7 +15,7 @@ const link = (index, ...children) => el('a', { href: address(index), dir: 'auto'
  */
 function sortable(name, columns, rows, { most = Infinity, by = null, drawn = () => {} } = {}) {
   const state = { by, down: by !== null, shown: most };
-  const body = el('tbody'), more = el('button', { type: 'button', class: 'plain' });
+  const body = el('tbody'), more = el('button', { type: 'button', class: 'plain' }), rest = el('p', { class: 'soft paper' });
   const kind = (column) => [column.number ? 'figure' : null, column.wide ? 'wide' : null].filter(Boolean).join(' ') || null;
   const heads = columns.map((column, place) => {
     const sort = () => {
@@ -45,12 +45,13 @@ function sortable(name, columns, rows, { most = Infinity, by = null, drawn = () 
     });
     more.hidden = all.length <= shown.length;
     more.textContent = `show ${grouped(Math.min(most, all.length - shown.length))} more of ${grouped(all.length - shown.length)}`;
+    rest.textContent = more.hidden ? '' : `${grouped(shown.length)} of ${grouped(all.length)} are on paper; the file itself shows all`;
     drawn(all);
   }
   more.addEventListener('click', () => { state.shown += most; draw(); });
   draw();
   const table = el('table', { class: 'rows', 'aria-label': name }, el('thead', {}, el('tr', {}, ...heads)), body);
-  return { element: el('div', { class: 'listed' }, el('div', { class: 'scroll' }, table), more), draw: () => { state.shown = most; draw(); } };
+  return { element: el('div', { class: 'listed' }, el('div', { class: 'scroll' }, table), more, rest), draw: () => { state.shown = most; draw(); } };
 }
 function bar(share) {
   return el('span', { class: 'share' }, el('span', { class: 'bar' }, el('i', { '--w': Math.max(0, Math.min(1, share)) })), el('span', {}, percent(share)));

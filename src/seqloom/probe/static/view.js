@@ -78,6 +78,7 @@ const whole = (share) => (share > 0 && share < 0.005 ? '<1 %' : `${Math.round(10
 const number = (value, digits = 3) => (value === null ? '−∞' : value.toFixed(digits));
 /** Shades are dark from here on: on these, letters are light. The style sheet says so, for `mid` in dark mode only. */
 const shade = (depth) => (depth > 0.58 ? 'deep' : depth > 0.42 ? 'mid' : null);
+const veiled = (share) => 0.88 * (1 - Math.sqrt(share)); // how dark a region of a picture becomes that has so much of the most
 const eased = (weight) => Math.min(1, weight) ** 0.75; // so that small weights are seen at all
 
 // --- weights --------------------------------------------------------------------------------------------------
@@ -183,7 +184,7 @@ function saidToken(unit, index) {
   return token(unit, index, 'output', { class: `token doubted${unreal ? ' unreal' : ''}`, '--d': 1 - sure, 'aria-label': name });
 }
 function scale(name, low, high) {
-  const shades = [0, 0.25, 0.5, 0.75, 1].map((share) => el('i', { class: name, '--w': eased(share), '--d': share }));
+  const shades = [0, 0.25, 0.5, 0.75, 1].map((share) => el('i', { class: name, '--w': eased(share), '--d': share, '--v': veiled(share) }));
   return el('span', { class: 'scale', 'aria-hidden': 'true' }, low, el('span', {}, ...shades), high);
 }
 function drawSaid() {
@@ -306,31 +307,37 @@ function ribbons() {
     svg('svg', { viewBox: `0 0 100 ${height}`, height, preserveAspectRatio: 'none', role: 'img', 'aria-label': title }, ...curves),
     side(rows, store.rows, rows === 'output' ? 'said' : 'read', 'right'));
 }
-/** The picture that was read, darkened where nobody looked; without weights as it is. */
-function seen(weights) {
+/** The picture that was read, darkened where nobody looked, of `most` on not at all; without weights as it is. */
+function seen(weights, most) {
   const { uri, rows, columns } = answer().picture;
   const frame = el('div', { class: 'seen' }, el('img', { src: uri, alt: '' }));
   if (!weights) return frame;
-  const most = Math.max(...weights, 1e-9), veil = el('canvas', { width: columns, height: rows, 'aria-hidden': 'true' });
+  const veil = el('canvas', { width: columns, height: rows, 'aria-hidden': 'true' });
   const pixels = new ImageData(columns, rows);
-  weights.forEach((weight, place) => pixels.data.set([12, 14, 20, Math.round(225 * (1 - Math.sqrt(weight / most)))], 4 * place));
+  weights.forEach((weight, place) => pixels.data.set([12, 14, 20, Math.round(255 * veiled(weight / most))], 4 * place));
   veil.getContext('2d').putImageData(pixels, 0, 0);
   frame.append(veil);
   return frame;
 }
+/** The weights of one token over the regions of the picture. */
+const overRegions = (row) => row.slice(0, answer().picture.rows * answer().picture.columns);
+/** The weight that is drawn brightest: the largest that any token gave to any region, so that pictures can be compared. */
+const brightest = () => Math.max(1e-9, ...store.weights.flatMap(overRegions));
 function pictures() {
-  const { rows, columns } = answer().picture;
+  const most = brightest();
   const figures = store.weights.map((row, index) => {
-    const regions = row.slice(0, rows * columns), inside = regions.reduce((sum, weight) => sum + weight, 0);
-    const label = visible(store.rows[index].label);
-    return el('figure', { tabindex: 0, 'data-side': 'output', 'data-unit': index, 'aria-label': `${label}: ${whole(inside)} of its look is inside of the picture` },
-      seen(regions), el('figcaption', {}, el('b', { class: 'label', dir: 'auto' }, label),
-        el('span', { class: 'soft' }, `p ${percent(sureness(store.rows[index]))}`), el('span', { class: 'soft' }, `${whole(1 - inside)} elsewhere`)));
+    const regions = overRegions(row), inside = regions.reduce((sum, weight) => sum + weight, 0);
+    const label = visible(store.rows[index].label), top = whole(Math.max(...regions));
+    return el('figure', { tabindex: 0, 'data-side': 'output', 'data-unit': index, 'aria-label': `${label}: ${whole(inside)} of its look is inside of the picture, at most ${top} in a region` },
+      seen(regions, most), el('figcaption', {}, el('b', { class: 'label', dir: 'auto' }, label),
+        el('span', { class: 'soft' }, `p ${percent(sureness(store.rows[index]))}`), el('span', { class: 'soft' }, `at most ${top}`),
+        el('span', { class: 'soft' }, `${whole(1 - inside)} elsewhere`)));
   });
   return roving(el('div', { class: 'looks', role: 'group', 'aria-label': 'where each token looked in the picture' }, ...figures), 'figure');
 }
 /** Is there a picture to draw these weights on? */
 const pictured = () => Boolean(answer().picture) && KINDS[store.kind].columns === 'source' && KINDS[store.kind].rows === 'output';
+const onPicture = () => store.view === 'picture' && pictured();
 function drawMap() {
   const views = { picture: pictures, map: heatMap, ribbons };
   const view = store.view === 'picture' && !pictured() ? 'map' : store.view;
@@ -390,6 +397,7 @@ function paintTokens(lit) {
 function paintMap(lit) {
   const hit = (row, column) => lit !== null && (lit.exact ? lit.row === row && lit.column === column : lit.row === row || lit.column === column);
   for (const line of parts.map.querySelectorAll('[data-line]')) line.classList.toggle('lit', lit?.row === +line.dataset.line);
+  for (const figure of parts.map.querySelectorAll('figure')) figure.classList.toggle('lit', lit?.row === +figure.dataset.unit);
   for (const top of parts.map.querySelectorAll('[data-top]')) top.classList.toggle('lit', lit?.column === +top.dataset.top);
   for (const path of parts.map.querySelectorAll('path')) path.classList.toggle('lit', hit(+path.dataset.row, +path.dataset.column));
   parts.map.querySelector('.ribbons')?.classList.toggle('lit', lit !== null && (lit.row !== null || lit.column !== null));
@@ -403,8 +411,7 @@ function most(list, weightOf) {
 function readout(lit) {
   const { rows, columns, weights } = store, { verb, by } = KINDS[store.kind];
   if (!weights) return '';
-  const veiled = store.view === 'picture' && pictured();
-  if (veiled && !lit) return `${where()}: bright where it looked, each picture by its own brightest region; point at one`;
+  if (onPicture() && !lit) return `${where()}: bright where it looked, all pictures on one scale; point at one`;
   if (!lit || (lit.row === null && lit.column === null)) return `${where()}: point at a token, a cell or a ribbon; a click keeps it`;
   if (lit.row === null) return `${quoted(columns[lit.column].label)} ${by} ${most(rows, (row) => weights[row][lit.column])}`;
   const who = `${quoted(rows[lit.row].label)} ${verb}`;
@@ -452,7 +459,7 @@ function drawControls() {
     const box = el('input', { type: 'checkbox', checked: store.words, onchange });
     shown.push(el('label', { 'data-control': 'words' }, box, 'whole words'));
   }
-  if (stack && !(store.view === 'picture' && pictured())) shown.push(scale('look', '0', whole(darkest())));
+  if (stack) shown.push(onPicture() ? scale('veil', '0', `${whole(brightest())} of its look in a region`) : scale('look', '0', whole(darkest())));
   parts.controls.replaceChildren(...shown);
   if (focused) parts.controls.querySelector(`[data-control="${focused}"] :is(select, :checked, [type=checkbox])`)?.focus();
 }
