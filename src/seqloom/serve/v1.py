@@ -22,8 +22,8 @@ from seqloom.errors import SeqloomError
 from seqloom.probe.edits import Edits, Look, Silence
 from seqloom.probe.explain import Explanation
 from seqloom.recipe import parameters
-from seqloom.serve.refusals import Refusal, refused
 from seqloom.serve.service import Service, while_there
+from seqloom.web.refusals import Refusal, refused
 
 MOST_WEIGHTS = 1_000_000  # numbers of one explanation
 Part = Literal["tokens", "scores", "alignment", "attention", "beam"]
