@@ -1,0 +1,141 @@
+// The page: who rates is known by the part of the address after the #, which no server log ever sees.
+
+import { Asking, Refused } from "./asking.js";
+import { made } from "./answers.js";
+import { Task } from "./task.js";
+
+const $ = (id) => document.getElementById(id);
+let asking = null;
+let study = null;
+let task = null;
+let number = 0;
+
+function trouble(line) {
+  $("trouble").textContent = line;
+  $("trouble").hidden = !line;
+}
+
+function progress({ items, done, next }) {
+  Object.assign(study, { items, done, next });
+  $("progress").max = items;
+  $("progress").value = done;
+  $("place").textContent = number > items ? `${done} of ${items} done` : `Item ${number} of ${items}, ${done} done`;
+  document.title = `Rate: ${done} of ${items}`;
+}
+
+async function show(wanted) {
+  task?.leave();
+  task = null;
+  await asking.waiting; // what was clicked is known to the server before anything is read back
+  number = Math.max(1, wanted);
+  if (number > study.items) return end();
+  const told = await asking.insist(`api/tasks/${number}`);
+  task = new Task(told, study.questions, save);
+  $("main").replaceChildren(task.element);
+  $("back").disabled = number === 1;
+  progress(study);
+  $("saved").textContent = "";
+  if (task.open >= 0) task.go(task.open, false);
+  task.cells[task.current].focus();
+  window.scrollTo(0, 0);
+}
+
+function end() {
+  const open = study.done < study.items;
+  const words = open
+    ? [`${study.items - study.done} items still have open questions.`, "Go to the first of them"]
+    : ["Everything is rated. Thank you!", "Look at the first again"];
+  const button = made("button", { type: "button", className: "strong", textContent: words[1] });
+  button.addEventListener("click", () => show(open ? study.next : 1).catch(refused));
+  $("main").replaceChildren(made("section", { className: "end" }, made("p", { textContent: words[0] }), button));
+  $("back").disabled = false;
+  progress(study);
+  button.focus();
+}
+
+function save(output, question, value) {
+  const place = number;
+  $("saved").textContent = "Saving …";
+  asking.send(`api/tasks/${place}/rating`, "PUT", { output, question, value }).then((told) => {
+    progress(told);
+    if (asking.unsent <= 1) $("saved").textContent = "Saved";
+  }).catch(refused);
+}
+
+async function undo() {
+  task?.leave();
+  const told = await asking.send("api/undo", "POST");
+  if (told.number === null) {
+    $("saved").textContent = "Nothing to undo";
+    return;
+  }
+  Object.assign(study, told);
+  await show(told.number);
+  $("saved").textContent = "Undone";
+}
+
+function next() {
+  if (task && task.open >= 0) return task.go(task.open);
+  if (number <= study.items) show(number + 1).catch(refused);
+}
+
+function help() {
+  $("help").hidden = !$("help").hidden;
+  $("keys").setAttribute("aria-expanded", String(!$("help").hidden));
+}
+
+function keys(event) {
+  if (event.altKey || event.metaKey || event.isComposing || !study) return;
+  if (event.ctrlKey) {
+    if (event.key.toLowerCase() === "z") act(event, () => undo().catch(refused));
+    return;
+  }
+  const inside = event.target.closest(".task, main, body") !== null;
+  const pressing = event.target.closest("nav, .end") !== null && (event.key === " " || event.key === "Enter");
+  if (!inside || pressing) return;
+  if (event.key === "Enter" && event.target.matches(".option")) return;
+  if (task?.key(event)) return event.preventDefault();
+  const acts = {
+    ArrowDown: () => task?.go(task.current + 1),
+    ArrowUp: () => task?.go(task.current - 1),
+    ArrowRight: () => show(Math.min(number + 1, study.items + 1)).catch(refused),
+    ArrowLeft: () => number > 1 && show(number - 1).catch(refused),
+    " ": next,
+    Enter: next,
+    u: () => undo().catch(refused),
+    "?": help,
+  };
+  if (event.key in acts) act(event, acts[event.key]);
+}
+
+function act(event, what) {
+  event.preventDefault();
+  what();
+}
+
+function refused(error) {
+  if (!(error instanceof Refused)) throw error;
+  trouble(error.message);
+  $("saved").textContent = "";
+  if (error.status === 401) $("main").replaceChildren(made("p", { className: "end", textContent: "This page opens by a rater's own link." }));
+}
+
+async function start() {
+  asking = new Asking(location.hash.slice(1), trouble);
+  try {
+    study = await asking.insist("api/study");
+    $("turn").hidden = false;
+    await show(study.next);
+  } catch (error) {
+    refused(error);
+  }
+}
+
+$("back").addEventListener("click", () => show(number - 1).catch(refused));
+$("next").addEventListener("click", next);
+$("undo").addEventListener("click", () => undo().catch(refused));
+$("keys").addEventListener("click", help);
+document.addEventListener("keydown", keys);
+window.addEventListener("hashchange", () => location.reload());
+window.addEventListener("beforeunload", (event) => { if (asking?.unsent) event.preventDefault(); });
+start();
