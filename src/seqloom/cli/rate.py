@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from seqloom.rate.making import Wishes
-    from seqloom.rate.material import TestSet
+    from seqloom.rate.material import Sources
 
 OPTIONS: dict[str, set[str]] = {  # which of them each action understands
     "new": {
@@ -68,13 +68,13 @@ def command(
     _refuse_others(context, action)
     if action == "new":
         from seqloom.rate.making import Wishes
-        from seqloom.rate.material import TestSet
+        from seqloom.rate.material import Sources
         from seqloom.rate.questions import chosen
 
         asked = chosen(questions, len(systems or ()) or 2)
         wishes = Wishes(asked, items, checks, seed, not hide_reference)
-        test = TestSet(data, source, tuple(reference or ()))
-        return _new(study, systems or [], test, wishes, rater or [], (device, threads))
+        sources = Sources(data, source, tuple(reference or ()))
+        return _new(study, systems or [], sources, wishes, rater or [], (device, threads))
     if action == "open":
         return _open(study, rater or [], (host, port), name)
     _results(study, metric, (without or [], careful), csv, as_json)
@@ -95,7 +95,7 @@ def _refuse_others(context: typer.Context, action: str) -> None:
 def _new(
     path: Path,
     given: Sequence[str],
-    test: TestSet,
+    sources: Sources,
     wishes: Wishes,
     raters: Sequence[str],
     machine: tuple[str, int | None],
@@ -107,7 +107,7 @@ def _new(
     store.refuse_existing(path)
     for name in raters:
         store.refuse_name(name)
-    plan = made(path, gathered(named_systems(given), test, *machine), wishes, raters)
+    plan = made(path, gathered(named_systems(given), sources, *machine), wishes, raters)
     planted = [candidate.role for task in plan.tasks for candidate in task.candidates if not candidate.systems]
     again = sum(task.repeats is not None for task in plan.tasks)
     counts = {"references": planted.count("reference"), "damaged": planted.count("damaged"), "repeated": again}
@@ -133,6 +133,7 @@ def _open(path: Path, raters: Sequence[str], place: tuple[str, int], names: Sequ
             opened.add(one)
         address = Address(*place)
         listener = address.bound()
+        listener.listen()  # so that a link that is printed can be followed
         logs.start(logging.WARNING)
         url = address.url(listener)
         width = max(map(len, opened.raters()))

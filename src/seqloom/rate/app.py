@@ -144,7 +144,7 @@ class Rates:
 
 def app_of(store: Store, names: Collection[str] = ()) -> Door:
     """The whole of the server, ready for uvicorn. `names` are further ones that it is reached by."""
-    app = FastAPI(openapi_url=None)
+    app = FastAPI(openapi_url=None, redirect_slashes=False)
     Rates(store).join(app)
     Pages().join(app)
     app.add_exception_handler(RequestValidationError, _refusal)

@@ -66,7 +66,8 @@ def beside(plan: Plan, result: QuestionResult, metric: Metric) -> Beside | None:
         said = [texts[item][system] for item in items]
         statistics = metric.statistics(said, [plan.items[item].references for item in items])
         values[name] = metric.value(statistics.sum(axis=0))
-        z = {key[:2]: number for key, number in rated.items() if key[2] == system and key[1] in items}
+        chosen = set(items)
+        z = {key[:2]: number for key, number in rated.items() if key[2] == system and key[1] in chosen}
         means.append(sum(z.values()) / len(z))
         for (_, item), number in z.items():
             people.setdefault((item, texts[item][system]), []).append(number)

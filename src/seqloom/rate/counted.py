@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -29,13 +30,17 @@ class Rater:
     answers: Mapping[tuple[int, int, str], Click]  # by task, candidate, question
     seconds: float | None  # median between two clicks
 
+    @cached_property
+    def _said(self) -> dict[tuple[int, str], dict[int, Answer]]:
+        found: dict[tuple[int, str], dict[int, Answer]] = {}
+        for (task, candidate, question), click in self.answers.items():
+            assert click.answer is not None, "what was taken back does not count"
+            found.setdefault((task, question), {})[candidate] = click.answer
+        return found
+
     def places(self, task: int, question: str) -> dict[int, Answer]:
         """What they said of the candidates of a task."""
-        return {
-            candidate: click.answer
-            for (number, candidate, name), click in self.answers.items()
-            if (number, name) == (task, question) and click.answer is not None
-        }
+        return self._said.get((task, question), {})
 
 
 @dataclass(frozen=True)

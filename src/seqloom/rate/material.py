@@ -33,7 +33,7 @@ class System:
 
 
 @dataclass(frozen=True)
-class TestSet:
+class Sources:
     """Where sources and references come from, as a command line names it."""
 
     data: str | None = None
@@ -86,20 +86,20 @@ def _system(text: str) -> System:
     return System(Path(text).name, text) if unnamed else System(name.strip(), path)
 
 
-def gathered(systems: Sequence[System], test: TestSet, device: str = "auto", threads: int | None = None) -> Material:
+def gathered(systems: Sequence[System], given: Sources, device: str = "auto", threads: int | None = None) -> Material:
     """Ask or read every system. E_ALIGN where a file has not one output for every source."""
     models = {system.path: _model(system, device, threads) for system in systems}
     recipes = [model.recipe for model in models.values() if model is not None]
     recipe = recipes[0] if recipes else None
-    bare = test.source is not None and not test.references and test.data is None
-    if recipe is None and test == TestSet():
+    bare = given.source is not None and not given.references and given.data is None
+    if recipe is None and given == Sources():
         fix = "--source FILE [--reference FILE], or --data FILE"
         raise SeqloomError("E_USAGE", "output files need sources", fix=fix)
     if bare:
-        assert test.source is not None
-        examples = _sources(test.source)
+        assert given.source is not None
+        examples = _sources(given.source)
     else:
-        examples = chosen_examples(recipe, test.data, test.source, test.references, "test", True)
+        examples = chosen_examples(recipe, given.data, given.source, given.references, "test", True)
     items = examples if bare else prepared(examples, recipe)
     outputs = []
     for system in systems:

@@ -193,4 +193,5 @@ def chosen(text: str | None, systems: int) -> tuple[Question, ...]:
         if QUESTIONS[name].form.kind == "rank" and systems < 2:
             what = "one system alone has no rank"
             raise SeqloomError("E_USAGE", what, where="--questions rank", fix="name two systems or more")
-    return tuple(QUESTIONS[name] for name in names)
+    asked = [QUESTIONS[name] for name in names]
+    return tuple(sorted(asked, key=lambda question: question.form.kind != "spans"))  # errors first: they make one read

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import combinations
+from itertools import combinations, permutations
 
 import numpy as np
 
@@ -149,7 +149,7 @@ def result_of(plan: Plan, raters: Sequence[Rater], name: str) -> QuestionResult:
         systems=systems,
         pairs=_pairs(plan, numbers),
         alpha=krippendorff(judged, numbers.question.form.level),
-        units=sum(len(unit) > 1 for unit in judged),
+        units=sum(len(unit) > 1 for unit in judged) // _ways(numbers.question),
         kappas=tuple(_kappas(units, raters, numbers.question)),
         counted=numbers,
     )
@@ -223,13 +223,18 @@ def _units(plan: Plan, raters: Sequence[Rater], question: Question) -> list[dict
             for rater, answers in said.items()
         }
         if question.form.kind == "rank":
-            for a, b in combinations(task.outputs, 2):
+            for a, b in permutations(task.outputs, 2):  # both ways: by chance either is as likely the better one
                 both = {rater: told for rater, told in numbers.items() if a in told and b in told}
                 units.append({rater: float(np.sign(told[b] - told[a])) for rater, told in both.items()})
         else:
             for candidate in task.outputs:
                 units.append({rater: told[candidate] for rater, told in numbers.items() if candidate in told})
     return units
+
+
+def _ways(question: Question) -> int:
+    """How many units stand for one: a preference is told from both sides."""
+    return 2 if question.form.kind == "rank" else 1
 
 
 def _kappas(units: Sequence[dict[str, float]], raters: Sequence[Rater], question: Question) -> Iterator[KappaResult]:
@@ -239,4 +244,4 @@ def _kappas(units: Sequence[dict[str, float]], raters: Sequence[Rater], question
     for a, b in combinations([rater.name for rater in raters], 2):
         pairs = [(unit[a], unit[b]) for unit in units if a in unit and b in unit]
         if pairs:
-            yield KappaResult(a, b, len(pairs), cohen(pairs, question.form.level))
+            yield KappaResult(a, b, len(pairs) // _ways(question), cohen(pairs, question.form.level))

@@ -66,14 +66,16 @@ class Click:
 class Store:
     """An open study. May be used from several threads, and beside other processes."""
 
-    def __init__(self, path: Path, patience: float = PATIENCE) -> None:
+    def __init__(self, path: Path, patience: float | None = None) -> None:
         self.path = path
         if not path.is_file():
             fix = f"'seqloom rate new {path}' makes one"
             raise SeqloomError("E_FILE", "no such study", where=str(path), fix=fix)
         self._lock = threading.Lock()
         with self._errors():
-            self._file = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
+            self._file = sqlite3.connect(
+                path, timeout=PATIENCE if patience is None else patience, isolation_level=None, check_same_thread=False
+            )
         try:
             with self._errors():
                 self._file.execute("PRAGMA journal_mode = WAL")
@@ -177,6 +179,7 @@ class Store:
         _, rater, task, candidate, question, answer, clicked_at = row
         try:
             value = None if answer is None else json.loads(str(answer))
+            datetime.fromisoformat(str(clicked_at))
         except ValueError:
             raise _damaged(self.path, "a click cannot be read") from None
         known = isinstance(task, int) and 0 <= task < len(self.plan.tasks) and question in self.plan.questions

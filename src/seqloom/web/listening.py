@@ -42,7 +42,7 @@ class Address:
     def bound(self) -> socket.socket:
         """A socket there; E_USAGE where that cannot be."""
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        listener = socket.socket(family)
+        listener = socket.socket(family, proto=socket.IPPROTO_TCP)  # named, so that asyncio sends at once (no delay)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((self.host, self.port))

@@ -19,13 +19,12 @@ class Choice {
     this.options = options;
     this.buttons = options.map(({ value, label, said }) => {
       const button = made("button", { type: "button", className: "option", textContent: label });
-      button.setAttribute("role", "radio");
       button.setAttribute("aria-label", said);
       button.addEventListener("click", () => this.choose(value));
       return button;
     });
     this.element = made("div", { className: "choice" }, ...this.buttons);
-    this.element.setAttribute("role", "radiogroup");
+    this.element.setAttribute("role", "group");
     this.element.setAttribute("aria-label", `Output ${letter}: ${question.title}. ${question.asks}`);
     this.show(answer);
   }
@@ -36,8 +35,7 @@ class Choice {
     this.answer = answer;
     const place = this.options.findIndex(({ value }) => value === answer);
     this.buttons.forEach((button, index) => {
-      button.setAttribute("aria-checked", String(index === place));
-      button.tabIndex = index === Math.max(place, 0) ? 0 : -1;
+      button.setAttribute("aria-pressed", String(index === place));
     });
   }
 
@@ -53,7 +51,10 @@ class Choice {
     return true;
   }
 
-  focus() { (this.buttons.find((button) => button.tabIndex === 0) ?? this.buttons[0]).focus(); }
+  focus(how) {
+    const pressed = this.buttons.find((button) => button.getAttribute("aria-pressed") === "true");
+    (pressed ?? this.buttons[0]).focus(how);
+  }
 }
 
 // A number from 0 to 100. Nothing is said until the slider is moved or a place on it is chosen.
@@ -63,8 +64,8 @@ class Slider {
     this.input = made("input", { type: "range", min: 0, max: 100, step: 1, value: answer ?? 50 });
     this.input.setAttribute("aria-label", `Output ${letter}: ${question.title}. ${question.asks}`);
     this.value = made("output");
-    this.element = made("div", { className: "slider" }, made("span", { className: "end", textContent: "0" }), this.input,
-      made("span", { className: "end", textContent: "100" }), this.value);
+    this.element = made("div", { className: "range" }, made("span", { className: "bound", textContent: "0" }), this.input,
+      made("span", { className: "bound", textContent: "100" }), this.value);
     this.input.addEventListener("input", () => this.show(Number(this.input.value)));
     this.input.addEventListener("change", () => this.keep());
     this.input.addEventListener("pointerup", () => this.keep());
@@ -107,7 +108,7 @@ class Slider {
     if (this.answered) this.keep();
   }
 
-  focus() { this.input.focus(); }
+  focus(how) { this.input.focus(how); }
 }
 
 const YES = [

@@ -9,6 +9,7 @@ let asking = null;
 let study = null;
 let task = null;
 let number = 0;
+let loading = false;
 
 function trouble(line) {
   $("trouble").textContent = line;
@@ -23,24 +24,42 @@ function progress({ items, done, next }) {
   document.title = `Rate: ${done} of ${items}`;
 }
 
+// Go to an item. Until it is there the one before it stays, and takes no answers.
 async function show(wanted) {
+  if (loading) return;
+  loading = true;
   task?.leave();
-  task = null;
-  await asking.waiting; // what was clicked is known to the server before anything is read back
-  number = Math.max(1, wanted);
-  if (number > study.items) return end();
-  const told = await asking.insist(`api/tasks/${number}`);
+  $("main").inert = true;
+  try {
+    await asking.waiting; // what was clicked is known to the server before anything is read back
+    const place = Math.max(1, wanted);
+    const told = place > study.items ? null : await asking.insist(`api/tasks/${place}`);
+    number = place;
+    draw(told);
+  } finally {
+    loading = $("main").inert = false;
+  }
+  focus();
+}
+
+function draw(told) {
+  if (told === null) return end();
   task = new Task(told, study.questions, save);
   $("main").replaceChildren(task.element);
   $("back").disabled = number === 1;
-  progress(study);
   $("saved").textContent = "";
+  progress(study);
   if (task.open >= 0) task.go(task.open, false);
-  task.cells[task.current].focus();
   window.scrollTo(0, 0);
 }
 
+function focus() {
+  if (task) task.cells[task.current].focus({ preventScroll: true });
+  else $("main").querySelector("button")?.focus();
+}
+
 function end() {
+  task = null;
   const open = study.done < study.items;
   const words = open
     ? [`${study.items - study.done} items still have open questions.`, "Go to the first of them"]
@@ -50,11 +69,9 @@ function end() {
   $("main").replaceChildren(made("section", { className: "end" }, made("p", { textContent: words[0] }), button));
   $("back").disabled = false;
   progress(study);
-  button.focus();
 }
 
-function save(output, question, value) {
-  const place = number;
+function save(place, output, question, value) {
   $("saved").textContent = "Saving …";
   asking.send(`api/tasks/${place}/rating`, "PUT", { output, question, value }).then((told) => {
     progress(told);
@@ -63,6 +80,7 @@ function save(output, question, value) {
 }
 
 async function undo() {
+  if (loading) return;
   task?.leave();
   const told = await asking.send("api/undo", "POST");
   if (told.number === null) {
@@ -85,7 +103,7 @@ function help() {
 }
 
 function keys(event) {
-  if (event.altKey || event.metaKey || event.isComposing || !study) return;
+  if (event.altKey || event.metaKey || event.isComposing || !study || loading) return;
   if (event.ctrlKey) {
     if (event.key.toLowerCase() === "z") act(event, () => undo().catch(refused));
     return;
@@ -105,7 +123,8 @@ function keys(event) {
     u: () => undo().catch(refused),
     "?": help,
   };
-  if (event.key in acts) act(event, acts[event.key]);
+  const moves = event.repeat && !event.key.startsWith("Arrow"); // a key that is held is pressed once
+  if (event.key in acts) act(event, moves ? () => {} : acts[event.key]);
 }
 
 function act(event, what) {
@@ -136,6 +155,9 @@ $("next").addEventListener("click", next);
 $("undo").addEventListener("click", () => undo().catch(refused));
 $("keys").addEventListener("click", help);
 document.addEventListener("keydown", keys);
+document.addEventListener("keyup", (event) => { // space goes on; it does not press what it leaves behind
+  if (event.key === " " && event.target.closest?.(".task")) event.preventDefault();
+});
 window.addEventListener("hashchange", () => location.reload());
 window.addEventListener("beforeunload", (event) => { if (asking?.unsent) event.preventDefault(); });
 start();

@@ -136,5 +136,5 @@ export class Marking {
 
   leave() { document.removeEventListener("pointerup", this.released); }
 
-  focus() { this.parts[this.at].focus(); }
+  focus(how) { this.parts[this.at].focus(how); }
 }

@@ -3,13 +3,14 @@
 import { cell, made } from "./answers.js";
 
 export class Task {
-  // `save(output, question, value)` is called with every answer.
+  // `save(number, output, question, value)` is called with every answer.
   constructor(told, questions, save) {
     this.number = told.number;
     this.cells = [];
     const shared = made("section", { className: "given" }, this.text("Source", told.source, "source"));
     told.references.forEach((reference) => shared.append(this.text("Reference", reference, "reference")));
-    this.element = made("div", { className: "task" }, shared);
+    const meant = questions.map(({ title, asks }) => made("div", {}, made("dt", { textContent: title }), made("dd", { textContent: asks })));
+    this.element = made("div", { className: "task" }, shared, made("dl", { className: "meant" }, ...meant));
     const outputs = made("div", { className: "outputs" });
     told.outputs.forEach((output) => outputs.append(this.output(output, told.outputs.length, questions, save)));
     this.element.append(outputs);
@@ -30,14 +31,12 @@ export class Task {
     card.append(this.text(title, output.text, "said"));
     for (const question of questions) {
       const drawn = cell(question, output, outputs, (value) => {
-        save(output.letter, question.name, value);
+        save(this.number, output.letter, question.name, value);
         this.light();
       });
       drawn.question = question;
       const row = made("div", { className: `question ${question.kind}` },
-        made("p", { className: "asked" }, made("strong", { textContent: question.title }), " ",
-          made("span", { className: "soft", textContent: question.asks })),
-        drawn.element);
+        made("p", { className: "asked", textContent: question.title }), drawn.element);
       drawn.row = row;
       row.addEventListener("focusin", () => this.go(this.cells.indexOf(drawn), false));
       if (question.kind === "spans") card.querySelector(".said").hidden = true; // the same text stands below, to be marked
