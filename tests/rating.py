@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import httpx
 
+from commands import command_line, environment
 from seqloom.rate.app import app_of
 from seqloom.rate.making import Wishes, made
 from seqloom.rate.material import Material
@@ -78,3 +80,22 @@ def serving(path: Path, port: int = 0, names: Sequence[str] = (), patience: floa
         finally:
             server.should_exit = True
             thread.join(10)
+
+
+@contextmanager
+def process(path: Path, *more: object, port: int = 0) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
+    """The real command, and every rater's link."""
+    line = command_line("rate", "open", path, "--port", port, *more)
+    running = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
+    assert running.stdout is not None
+    assert running.stderr is not None
+    try:
+        running.stderr.readline()  # the last that it says before it serves
+        with Store(path) as store:
+            count = len(store.raters())
+        links = dict(running.stdout.readline().split() for _ in range(count))
+        yield running, links
+    finally:
+        if running.poll() is None:
+            running.kill()
+        running.communicate()

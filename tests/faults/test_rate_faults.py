@@ -88,6 +88,7 @@ def test_actions_and_their_options(seqloom: Command, tmp_path: Path) -> None:
     assert "results knows no --items" in seqloom("rate", "results", path, "--items", 3).refused("E_USAGE", 2)
     assert "no such rater: 'bea'" in seqloom("rate", "results", path, "--without", "bea").refused("E_USAGE", 2)
     assert "overwrite the study" in seqloom("rate", "results", path, "--csv", path).refused("E_USAGE", 2)
+    assert "both write to stdout" in seqloom("rate", "results", path, "--csv", "-", "--json").refused("E_USAGE", 2)
     assert "bleuu" in seqloom("rate", "results", path, "--metric", "bleuu").refused("E_USAGE", 2)
 
 

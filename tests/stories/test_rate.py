@@ -5,17 +5,15 @@ from __future__ import annotations
 import csv
 import json
 import signal
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
 import httpx
 import pytest
 
-from commands import Command, command_line, environment, trained
-from rating import BAD, GOOD, REFERENCES, SOURCES, serving, study
+from commands import Command, trained
+from rating import BAD, GOOD, REFERENCES, SOURCES, material, process, serving, study
+from seqloom.rate.report import study_result
 from seqloom.rate.store import Store
 
 pytest_plugins = ["command_fixtures"]
@@ -101,6 +99,23 @@ def test_one_command_from_a_run_and_its_test_set(seqloom: Command, tmp_path: Pat
     assert made.code == 0, made.err
     assert "2 items, 1 systems" in made.err
     assert "questions: adequate, fluent;" in made.err
+    (tmp_path / "sources").write_text("abc\n\nfed\n")
+    made = seqloom("rate", "new", tmp_path / "bare", trained(), "--source", tmp_path / "sources", "--device", "cpu")
+    assert made.code == 0, made.err
+    assert "3 items, 1 systems" in made.err
+    assert "references" not in made.err
+
+
+def test_one_output_alone_has_one_place(tmp_path: Path) -> None:
+    same = material(SOURCES[:1], REFERENCES[:1], one=["the same"], two=["the same"])
+    path = study(tmp_path / "study", same, questions="rank", checks=0)
+    with serving(path) as served, served.client() as client:
+        assert len(client.get("/api/tasks/1").json()["outputs"]) == 1
+        bodies = [{"output": "A", "question": "rank", "value": value} for value in (1, 2)]
+        assert [client.put("/api/tasks/1/rating", json=body).status_code for body in bodies] == [200, 422]
+        found = study_result(served.store)["rank"]
+    assert [one.mean.value for one in found.systems if one.mean] == [50, 50]
+    assert (found.pairs[0].ties, found.pairs[0].sign_p) == (1, 1)
 
 
 def test_hidden_references_are_not_told(tmp_path: Path) -> None:
@@ -128,25 +143,6 @@ def test_answers_are_told_again_changed_and_undone(tmp_path: Path) -> None:
         assert answers(client) == {"adequate": True}
         assert answers(other) == {}
         assert other.post("/api/undo").json()["number"] is None
-
-
-@contextmanager
-def process(path: Path, *more: object) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
-    """The real command, and every rater's link."""
-    line = command_line("rate", "open", path, "--port", 0, *more)
-    running = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
-    assert running.stdout is not None
-    assert running.stderr is not None
-    try:
-        running.stderr.readline()  # the last that it says before it serves
-        with Store(path) as store:
-            count = len(store.raters())
-        links = dict(running.stdout.readline().split() for _ in range(count))
-        yield running, links
-    finally:
-        if running.poll() is None:
-            running.kill()
-        running.communicate()
 
 
 def test_nothing_acknowledged_is_lost_when_it_is_killed(tmp_path: Path) -> None:

@@ -158,11 +158,13 @@ def _results(
     with Store(path) as opened:
         if csv is not None and same_file(csv, str(path)):
             raise SeqloomError("E_USAGE", "--csv would overwrite the study", where=str(csv), fix="name another file")
+        if as_json and str(csv) == "-":
+            raise SeqloomError("E_USAGE", "--json and --csv - both write to stdout", fix="name a file for one of them")
         result = study_result(opened, *left_out, metrics or None)
         if csv is not None:
             with Sink(csv) as out:
                 out.write(as_csv(opened))
-    if as_json and (csv is None or str(csv) != "-"):
+    if as_json:
         say.as_json(result.as_dict())
-    elif csv is None or str(csv) != "-":
+    elif str(csv) != "-":
         print_results(result)

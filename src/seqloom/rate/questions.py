@@ -88,7 +88,7 @@ class Whole(Form):
         return float(answer)
 
     def worth(self, answer: Answer, outputs: int) -> float:
-        return (self.number(answer) - self.low) / (self.high(outputs) - self.low)
+        return (self.number(answer) - self.low) / max(1, self.high(outputs) - self.low)
 
 
 class Levels(Whole):
@@ -111,7 +111,7 @@ class Place(Whole):
     kind, level, unit, drift, low = "rank", "nominal", "% won", 0.5, 1
 
     def high(self, outputs: int) -> int:
-        return max(2, outputs)
+        return outputs
 
     def worth(self, answer: Answer, outputs: int) -> float:
         return 1.0 - super().worth(answer, outputs)

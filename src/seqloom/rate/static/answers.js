@@ -125,7 +125,7 @@ export function cell(question, output, outputs, save) {
   switch (question.kind) {
     case "yes": return new Choice(question, output.letter, YES, answer, save);
     case "levels": return new Choice(question, output.letter, numbers(5, (n) => `${n} of 5`), answer, save);
-    case "rank": return new Choice(question, output.letter, numbers(Math.max(2, outputs), (n) => `place ${n}`), answer, save);
+    case "rank": return new Choice(question, output.letter, numbers(outputs, (n) => `place ${n}`), answer, save);
     case "slider": return new Slider(question, output.letter, answer, save);
     default: return new Marking(question, output, answer, save, made);
   }
