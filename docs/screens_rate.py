@@ -14,6 +14,7 @@ from PIL import Image
 from screens import HERE, MODELS, browser, trained
 from selenium import webdriver
 from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from seqloom.rate.app import app_of
@@ -52,7 +53,7 @@ def different(store: Store) -> int:
 
 
 def rated(opened: webdriver.Chrome, link: str, number: int) -> None:
-    """Some keys: to the item, two errors marked, a level."""
+    """Some keys: to the item, then what is like the reference is praised, and the other is not."""
     metrics = {"width": SIZE[0], "height": SIZE[1], "deviceScaleFactor": 1, "mobile": False}
     opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     opened.get(link)
@@ -62,9 +63,12 @@ def rated(opened: webdriver.Chrome, link: str, number: int) -> None:
             Keys.ARROW_DOWN, Keys.ARROW_RIGHT
         ).perform()  # to a question that knows no arrows
         time.sleep(0.5)
-    keys = [Keys.ARROW_RIGHT, "1", Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, "2", " ", "4", "1"]
-    for key in keys:
-        ActionChains(opened).send_keys(key).perform()
+    for said in opened.find_elements(By.CSS_SELECTOR, ".said"):
+        right = said.get_property("textContent") == opened.find_element(By.CSS_SELECTOR, ".reference").text
+        more = Keys.SHIFT + Keys.ARROW_RIGHT
+        for key in ("n", " ", "5") if right else (Keys.ARROW_RIGHT, more, more, "2", " ", "2", "2"):
+            held = ActionChains(opened).key_down(Keys.SHIFT) if key == more else ActionChains(opened)
+            held.send_keys(key[-1]).key_up(Keys.SHIFT).perform()
     time.sleep(0.5)
 
 

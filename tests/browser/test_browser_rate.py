@@ -193,6 +193,21 @@ def test_errors_are_marked_by_keys_and_by_pointer(browser: webdriver.Chrome, tmp
         shows(lambda: one_of(browser, ".marking .option").get_attribute("aria-pressed"), "true")
 
 
+def test_errors_can_be_marked_after_other_questions(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    given = material(["x"], ["y"], one=["the dog bark loudly"])
+    with watched(browser, study(tmp_path / "study", given, checks=0, questions="errors,adequacy")) as served:
+        press(browser, "1", " ", "3")
+        shows(lambda: len(answers(served)), 2)
+        some_of(browser, ".word")[2].click()
+        shows(lambda: len(answers(served)), 3)
+        assert errors_of(served, "the dog bark loudly") == [("the", "minor"), ("bark", "minor")]
+        some_of(browser, ".option")[1].click()
+        shows(lambda: answers(served)[-1], (1, "A adequacy", 1))
+        some_of(browser, ".word")[2].click()
+        shows(lambda: len(answers(served)), 5)
+        assert errors_of(served, "the dog bark loudly") == [("the", "minor"), ("bark", "major")]
+
+
 ATTACK = "<img src=x onerror=alert(1)><script>alert(2)</script>&amp;\u202e{{7*7}}"
 
 

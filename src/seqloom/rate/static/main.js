@@ -47,6 +47,7 @@ function draw(told) {
   task = new Task(told, study.questions, save);
   $("main").replaceChildren(task.element);
   $("back").disabled = number === 1;
+  $("next").disabled = false;
   $("saved").textContent = "";
   progress(study);
   if (task.open >= 0) task.go(task.open, false);
@@ -68,6 +69,7 @@ function end() {
   button.addEventListener("click", () => show(open ? study.next : 1).catch(refused));
   $("main").replaceChildren(made("section", { className: "end" }, made("p", { textContent: words[0] }), button));
   $("back").disabled = false;
+  $("next").disabled = true;
   progress(study);
 }
 

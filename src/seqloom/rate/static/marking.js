@@ -34,9 +34,14 @@ export class Marking {
       return part;
     });
     this.text = made("p", { className: "words text", dir: "auto" });
+    this.blanks = []; // between words: what one error takes in is seen as one
     let place = 0;
     this.places.forEach(([start, end], index) => {
-      if (start > place) this.text.append(this.letters.slice(place, start).join(""));
+      if (start > place) {
+        const blank = made("span", { textContent: this.letters.slice(place, start).join("") });
+        this.blanks.push([blank, place]);
+        this.text.append(blank);
+      }
       if (start === end) this.text.append(" ");
       this.text.append(this.parts[index]);
       place = end;
@@ -47,7 +52,6 @@ export class Marking {
     this.element = made("div", { className: "marking" }, this.text, made("div", { className: "choice" }, this.none, this.tally));
     this.element.setAttribute("role", "group");
     this.element.setAttribute("aria-label", `Output ${output.letter}: ${question.title}. ${question.asks}`);
-    document.addEventListener("pointerup", this.released = () => this.release());
     this.show();
   }
 
@@ -71,6 +75,9 @@ export class Marking {
       part.setAttribute("aria-label", `${open ? "something is missing" : part.textContent}: ${severity ?? "no"} error`);
       part.tabIndex = index === this.at ? 0 : -1;
     });
+    for (const [blank, place] of this.blanks) {
+      blank.className = this.spans.find((span) => span.start <= place && place < span.end)?.severity ?? "";
+    }
     const count = (severity) => this.spans.filter((span) => span.severity === severity).length;
     this.none.setAttribute("aria-pressed", String(this.answered && !this.spans.length));
     this.tally.textContent = this.spans.length ? `${count("minor")} minor, ${count("major")} major` : "";
@@ -102,6 +109,10 @@ export class Marking {
     this.at = this.from = index;
     this.parts[index].focus();
     this.show();
+    const over = new AbortController(); // a finger that scrolls marks nothing
+    const ended = (marks) => () => { over.abort(); this.release(marks); };
+    document.addEventListener("pointerup", ended(true), { signal: over.signal });
+    document.addEventListener("pointercancel", ended(false), { signal: over.signal });
   }
 
   reach(index) {
@@ -109,11 +120,10 @@ export class Marking {
     this.show();
   }
 
-  // One word: none, minor, major in turns. Several: a new minor error.
-  release() {
-    if (!this.pressed) return;
+  // The pointer is lifted. One word: none, minor, major in turns. Several: a new minor error.
+  release(marks) {
     this.pressed = false;
-    this.mark(this.at === this.from ? NEXT[this.spanAt(this.at)?.severity] : "minor");
+    if (marks) this.mark(this.at === this.from ? NEXT[this.spanAt(this.at)?.severity] : "minor");
   }
 
   key(event) {
@@ -133,8 +143,6 @@ export class Marking {
     else return false;
     return true;
   }
-
-  leave() { document.removeEventListener("pointerup", this.released); }
 
   focus(how) { this.parts[this.at].focus(how); }
 }
