@@ -103,9 +103,13 @@ def test_agreement_of_two_who_agree_and_of_two_who_do_not(tmp_path: Path) -> Non
         return of(task, one, True, False)
 
     (tmp_path / "x").mkdir()
-    agreed = result(tmp_path, "adequate", {"anna": good, "ben": good})["adequate"]
+    both = result(tmp_path, "adequate", {"anna": good, "ben": good})
+    assert [one.with_others for one in both.raters] == pytest.approx([1, 1])
+    agreed = both["adequate"]
     assert (agreed.alpha, agreed.kappas[0].kappa, agreed.units) == (1.0, 1.0, 24)
-    fought = result(tmp_path / "x", "adequate", {"anna": good, "ben": opposite})["adequate"]
+    apart = result(tmp_path / "x", "adequate", {"anna": good, "ben": opposite})
+    assert [one.with_others for one in apart.raters] == pytest.approx([-1, -1])
+    fought = apart["adequate"]
     assert fought.alpha is not None
     assert fought.alpha < -0.9
     assert fought.kappas[0].kappa == -1

@@ -34,9 +34,9 @@ def _print_question(question: QuestionResult) -> None:
             f"{one.a} : {one.b}",
             f"{one.wins:,} / {one.ties:,} / {one.losses:,}",
             say.percent(one.wins / one.items),
-            f"{one.sign_p_holm:.4f}",
+            _chance(one.sign_p_holm),
             f"{one.difference:+.1f} ({one.low:+.1f} to {one.high:+.1f})",
-            f"{one.randomisation_p:.4f}",
+            _chance(one.randomisation_p),
             one.better or "not proven",
         )
         for one in question.pairs
@@ -65,19 +65,22 @@ def _print_raters(result: StudyResult) -> None:
             f"{one.done:,} of {result.tasks:,}",
             f"{one.answers:,}",
             "" if one.seconds is None else f"{one.seconds:.1f} s",
+            _figure(one.with_others),
             f"{one.care.failed} of {one.care.checks}",
             _verdict(one),
         )
         for one in result.raters
     ]
     note = "careless: more failed checks than the slips of a careful person (20 %) explain; --careful leaves them out"
-    columns = ("rater", "items done", "answers", "per answer", "checks failed", "")
+    columns = ("rater", "items done", "answers", "per answer", "with others", "checks failed", "")
     notes = [note] if any(one.care.is_careless for one in result.raters) else []
+    if any(one.with_others is not None for one in result.raters):
+        notes.append("with others: Pearson's r of a rater's z-scores with the mean of the others'")
     say.table("raters", columns, rows, notes)
 
 
 def _verdict(rater: RaterResult) -> str:
-    words = [f"careless (p = {rater.care.p:.4f})"] if rater.care.is_careless else []
+    words = [f"careless (p {_chance(rater.care.p, '= ')})"] if rater.care.is_careless else []
     return ", ".join([*words, *([] if rater.counts else ["left out"])])
 
 
@@ -104,6 +107,10 @@ def _interval(interval: Interval | None, digits: int) -> str:
     if interval is None:
         return "not rated"
     return f"{interval.value:.{digits}f} ({interval.low:.{digits}f} to {interval.high:.{digits}f})"
+
+
+def _chance(p: float, equals: str = "") -> str:
+    return "< 0.0001" if p < 0.0001 else f"{equals}{p:.4f}"
 
 
 def _figure(value: float | None) -> str:

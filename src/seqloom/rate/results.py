@@ -15,6 +15,7 @@ import numpy as np
 
 from seqloom.config import Plain
 from seqloom.metrics.agreement import cohen, krippendorff
+from seqloom.metrics.association import pearson
 from seqloom.metrics.base import Statistics, Total, Values
 from seqloom.metrics.significance import TIE, Interval, approximate_randomisation, bootstrap, holm, sign_test
 from seqloom.rate.careless import Care, care_of
@@ -31,6 +32,7 @@ class RaterResult:
     done: int
     answers: int
     seconds: float | None
+    with_others: float | None  # Pearson's r of their z-scores with the mean of the others', over all questions
     care: Care
     counts: bool
 
@@ -127,13 +129,29 @@ class Mean:
 
 def raters_told(plan: Plan, raters: Sequence[Rater], without: Sequence[str], careful: bool) -> list[RaterResult]:
     """How each rater did, and whether they count: not who is left out by name, nor the careless where asked."""
+    numbers = [counted(plan, raters, name) for name in plan.questions]
     found = []
     for rater in raters:
         care = care_of(rater, plan)
         counts = rater.name not in without and not (careful and care.is_careless)
-        told = RaterResult(rater.name, done_by(rater, plan), len(rater.answers), rater.seconds, care, counts)
-        found.append(told)
+        speed, alike = rater.seconds, _with_others(rater.name, numbers)
+        found.append(RaterResult(rater.name, done_by(rater, plan), len(rater.answers), speed, alike, care, counts))
     return found
+
+
+def _with_others(rater: str, numbers: Sequence[Counted]) -> float | None:
+    mine: list[float] = []
+    theirs: list[float] = []
+    for one in numbers:
+        others: dict[tuple[int, int], list[float]] = {}
+        for (name, item, system), z in one.standard.items():
+            if name != rater:
+                others.setdefault((item, system), []).append(z)
+        for (name, item, system), z in one.standard.items():
+            if name == rater and (item, system) in others:
+                mine.append(z)
+                theirs.append(float(np.mean(others[item, system])))
+    return pearson(mine, theirs)
 
 
 def result_of(plan: Plan, raters: Sequence[Rater], name: str) -> QuestionResult:
