@@ -15,8 +15,9 @@ from seqloom.serve.batcher import Pace
 from seqloom.serve.keys import Keys
 from seqloom.serve.limits import Limits
 from seqloom.serve.runs import Opening, Runs
-from seqloom.serve.server import Address, Server
+from seqloom.serve.server import Server
 from seqloom.serve.service import Service
+from seqloom.web.listening import Address
 
 
 @contextmanager

@@ -16,11 +16,12 @@ import httpx
 import pytest
 
 from commands import Command, trained
-from seqloom.serve import guard, logs, server
+from seqloom.serve import server
 from seqloom.serve.batcher import Pace
 from seqloom.serve.keys import Keys
 from seqloom.serve.limits import Limits
 from seqloom.serve.service import Service
+from seqloom.web import door, listening, logs
 from serving import serving
 
 pytest_plugins = ["command_fixtures"]
@@ -147,8 +148,8 @@ def test_a_body_longer_than_its_length_is_not_read_as_one(client: httpx.Client) 
 
 
 def test_slow_bodies_and_headers_are_closed(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "BODY_SECONDS", 0.3)
-    monkeypatch.setattr(server, "HEADER_SECONDS", 0.3)
+    monkeypatch.setattr(door, "BODY_SECONDS", 0.3)
+    monkeypatch.setattr(listening, "HEADER_SECONDS", 0.3)
     told = raw(client, HEAD + b'Content-Length: 100\r\n\r\n{"inp')
     assert told.startswith(b"HTTP/1.1 408")
     assert raw(client, b"POST /v1/predict HT") == b""

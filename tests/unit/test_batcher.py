@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from seqloom.serve.batcher import Batcher, Pace, Question
-from seqloom.serve.refusals import Refusal
+from seqloom.web.refusals import Refusal
 
 
 class Desk:

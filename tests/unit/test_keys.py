@@ -13,7 +13,7 @@ from seqloom.cli import serve
 from seqloom.serve.batcher import Pace
 from seqloom.serve.keys import Keys
 from seqloom.serve.limits import Limits, Rates
-from seqloom.serve.refusals import Refusal
+from seqloom.web.refusals import Refusal
 
 pytest_plugins = ["command_fixtures"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from pathlib import Path
 
 import typer
@@ -50,29 +49,30 @@ def command(
     import logging
 
     from seqloom.config import validated
-    from seqloom.serve import logs
     from seqloom.serve.app import guarded
     from seqloom.serve.batcher import Pace
     from seqloom.serve.keys import Keys
     from seqloom.serve.limits import Limits, checked_rate
     from seqloom.serve.runs import Opening, Runs
-    from seqloom.serve.server import Address, Server, prepare
+    from seqloom.serve.server import Server, prepare
     from seqloom.serve.service import Service
+    from seqloom.web import logs
+    from seqloom.web.listening import Address
 
     wanted = {"characters": characters, "batch": batch, "beam": beam, "n_best": n_best, "max_length": max_length}
     limits = validated(Limits, {**wanted, "body": body, "rate": checked_rate(rate)}, "limits")
     waits = {"room": queue, "budget": budget, "patience": patience / 1000, "deadline": deadline}
     pace = validated(Pace, waits, "--queue, --budget, --patience, --deadline")
     opened = Keys(keys) if keys is not None else None
-    listener = Address(host, port).bound()
+    address = Address(host, port)
+    listener = address.bound()
     served = Runs([Path(run) for run in runs], Opening(device, threads, int8))
     service = Service.of(served, limits, pace, keys=opened, deterministic=deterministic, threads=threads)
     logs.start(logging.ERROR if quiet else logging.INFO)
     prepare()
     server = Server(guarded(service, name), drain)
-    place = f"[{host}]" if ":" in host else host
     say.talk(f"serving {', '.join(model.name for model in served.models)}")
-    say.talk(f"http://{place}:{listener.getsockname()[1]} (routes: /docs; Ctrl-C ends)")
+    say.talk(f"{address.url(listener)} (routes: /docs; Ctrl-C ends)")
     server.run([listener])
     service.batcher.stop()
     if server.interrupted:
@@ -91,12 +91,10 @@ def refuse_missing() -> None:
 
 def refuse_open(host: str, keys: Path | None, insecure: bool) -> None:
     """E_USAGE for a server that anybody in the network could use."""
-    if keys is not None or insecure or host == "localhost":
+    from seqloom.web.listening import Address
+
+    if keys is not None or insecure:
         return
-    try:
-        near = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        near = False
-    if not near:
+    if not Address(host).is_near:
         what = f"--host {host} is reached from other machines, and there are no keys"
         raise SeqloomError("E_USAGE", what, fix="--keys FILE ('seqloom keys add' makes one), or --insecure")

@@ -1,25 +1,38 @@
 """How sure a score, or a difference of scores, is: bootstrap intervals and paired tests over any metric's rows.
 
 sacrebleu has these tests for its own metrics; here they run on additive statistics, so that every metric of the table
-has them. Draws, interval ends and p-values follow sacrebleu (the same seed gives the same resamples), except that a
-tie counts as "at least as extreme", as in Riezler and Maxwell 2005: two identical systems get p = 1, not p = 1/1001.
+has them, and people's ratings too. Draws, interval ends and p-values follow sacrebleu (the same seed gives the same
+resamples), except that a tie counts as "at least as extreme", as in Riezler and Maxwell 2005: two identical systems
+get p = 1, not p = 1/1001. Counts of wins and losses have exact tests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from jaxtyping import Float64
 
 from seqloom.errors import SeqloomError
-from seqloom.metrics.base import Metric, Statistics, Values
+from seqloom.metrics.base import Statistics, Total, Values
 
 SEED = 12345  # sacrebleu's
 CELLS = 2_000_000  # samples x sentences held in memory at once
 TIE = 1e-9  # differences nearer than this are equal: sums of other orders round otherwise
+
+
+class Summed(Protocol):
+    """What these tests ask of a metric: the value of summed rows, and which way is up."""
+
+    @property
+    def higher_is_better(self) -> bool: ...
+
+    def value(self, total: Total) -> float: ...
+
+    def values(self, totals: Statistics) -> Values: ...
 
 
 @dataclass(frozen=True)
@@ -61,7 +74,7 @@ class Comparison:
         return "b" if (self.difference > 0) == self.higher_is_better else "a"
 
 
-def bootstrap(metric: Metric, statistics: Statistics, samples: int = 1000, seed: int = SEED) -> Interval:
+def bootstrap(metric: Summed, statistics: Statistics, samples: int = 1000, seed: int = SEED) -> Interval:
     """The score with its 95 % interval: sentences are drawn with replacement, `samples` times (Koehn 2004)."""
     value = metric.value(statistics.sum(axis=0))
     if len(statistics) == 0 or samples < 1:
@@ -71,7 +84,7 @@ def bootstrap(metric: Metric, statistics: Statistics, samples: int = 1000, seed:
 
 
 def paired_bootstrap(
-    metric: Metric, stats_a: Statistics, stats_b: Statistics, samples: int = 1000, seed: int = SEED
+    metric: Summed, stats_a: Statistics, stats_b: Statistics, samples: int = 1000, seed: int = SEED
 ) -> Comparison:
     """Paired bootstrap test as in sacrebleu: both systems on the same resamples, |d*| - mean|d*| against |d|.
 
@@ -88,7 +101,7 @@ def paired_bootstrap(
 
 
 def approximate_randomisation(
-    metric: Metric, stats_a: Statistics, stats_b: Statistics, samples: int = 10_000, seed: int = SEED
+    metric: Summed, stats_a: Statistics, stats_b: Statistics, samples: int = 10_000, seed: int = SEED
 ) -> Comparison:
     """Approximate randomisation test (Noreen 1989): swap the systems' outputs at random, see if |d| can be chance.
 
@@ -109,6 +122,30 @@ def approximate_randomisation(
     return Comparison("approximate randomisation", a, b, b - a, low, high, p, samples, seed, metric.higher_is_better)
 
 
+def sign_test(wins: int, losses: int) -> float:
+    """Two-sided exact sign test: how likely a split at least this uneven is if both were equally likely to win.
+
+    Ties say nothing and are left out.
+    """
+    count, fewer = wins + losses, min(wins, losses)
+    split = sum(math.comb(count, k) for k in range(fewer + 1)) / (1 << count)
+    return min(1.0, 2 * split)
+
+
+def at_least(hits: int, trials: int, chance: float) -> float:
+    """How likely so many hits or more are where each trial is one with this chance: a binomial tail, exact."""
+    return math.fsum(math.comb(trials, k) * chance**k * (1 - chance) ** (trials - k) for k in range(hits, trials + 1))
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """p-values of several tests, made larger so that all of them together err in 5 % of the cases (Holm 1979)."""
+    adjusted, most = [0.0] * len(ps), 0.0
+    for place, index in enumerate(sorted(range(len(ps)), key=lambda i: ps[i])):
+        most = max(most, min(1.0, (len(ps) - place) * ps[index]))
+        adjusted[index] = most
+    return adjusted
+
+
 def check_paired(stats_a: Statistics, stats_b: Statistics) -> None:
     """Refuse systems that did not answer the same sentences."""
     if stats_a.shape != stats_b.shape:
@@ -121,7 +158,7 @@ def check_paired(stats_a: Statistics, stats_b: Statistics) -> None:
         raise SeqloomError("E_EMPTY", "no outputs to compare")
 
 
-def _bootstrap_differences(metric: Metric, stats_a: Statistics, stats_b: Statistics, samples: int, seed: int) -> Values:
+def _bootstrap_differences(metric: Summed, stats_a: Statistics, stats_b: Statistics, samples: int, seed: int) -> Values:
     """b - a on each resample."""
     values_a = metric.values(_resampled(stats_a, samples, seed))
     values_b = metric.values(_resampled(stats_b, samples, seed))

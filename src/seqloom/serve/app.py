@@ -11,16 +11,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from seqloom import __version__, wording
+from seqloom import __version__
 from seqloom.errors import SeqloomError
-from seqloom.serve import logs
 from seqloom.serve.guard import CONTRACT, Guard
 from seqloom.serve.libretranslate import ContractError, LibreTranslate, in_contract
-from seqloom.serve.refusals import Refusal, refused
 from seqloom.serve.service import Service
 from seqloom.serve.v1 import V1
-
-MALFORMED = ("json_invalid", "missing", "model_type", "model_attributes_type", "dict_type")
+from seqloom.web import logs
+from seqloom.web.refusals import Refusal, invalid, refused
 
 
 def guarded(service: Service, names: Collection[str] = ()) -> Guard:
@@ -62,11 +60,7 @@ class Upkeep:
 async def _invalid(request: Request, error: Exception) -> Response:
     """What pydantic found wrong with a body, in our words."""
     assert isinstance(error, RequestValidationError)
-    found = error.errors()
-    if any((item["type"] in MALFORMED and len(item["loc"]) <= 1) or item["type"] == "json_invalid" for item in found):
-        return _said(request, Refusal("E_MALFORMED", "an object of JSON is expected", fix="/docs shows which"))
-    problems = [f"{wording.path(tuple(item['loc'][1:]))}{wording.problem(item)}" for item in found]
-    return _said(request, Refusal("E_VALUE", "; ".join(problems), fix="/docs shows what can be asked"))
+    return _said(request, invalid(error, "/docs shows which", "/docs shows what can be asked"))
 
 
 async def _refusal(request: Request, error: Exception) -> Response:

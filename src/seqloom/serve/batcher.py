@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import Field
 
 from seqloom.config import Settings
-from seqloom.serve.refusals import Refusal
+from seqloom.web.refusals import Refusal
 
 Q = TypeVar("Q")
 A = TypeVar("A")

@@ -6,26 +6,24 @@ ever, lets pages of any origin use the contract's routes and none the others, an
 
 from __future__ import annotations
 
-import asyncio
-import ipaddress
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from seqloom.serve import logs
-from seqloom.serve.refusals import Refusal, refused
 from seqloom.serve.service import ClientGoneError, Service
+from seqloom.web import logs
+from seqloom.web.door import Body, address, bearer, refuse_foreign, refuse_large, refuse_other_types
+from seqloom.web.refusals import Refusal, refused
 
 CONTRACT = ("/translate", "/detect", "/languages", "/frontend/settings", "/health")  # those of LibreTranslate
 OPEN = (*CONTRACT, "/ready", "/v1/openapi.json")  # that need no key of /v1
 ASKING = ("/translate", "/v1/predict", "/v1/score", "/v1/explain")  # a model
 VERBS = ("GET", "HEAD", "POST", "OPTIONS")
-BODY_SECONDS = 10.0  # for a whole body to arrive
+ELSEWHERE = "pages of another origin may use the routes of /translate only"
 GONE = 499  # in logs and figures: the client left
 CORS = {"Access-Control-Allow-Origin": "*"}
 PREFLIGHT = {**CORS, "Access-Control-Allow-Methods": "GET, POST", "Access-Control-Allow-Headers": "Content-Type"}
@@ -69,30 +67,20 @@ class Guard:
         """An answer that needs no app: a refusal, or what a browser asks before a request of another origin."""
         headers, path = Headers(scope=scope), scope["path"]
         try:
-            _refuse_large(headers, self.service.limits.body)
+            refuse_large(headers, self.service.limits.body)
             if path in ASKING:  # before anything is read: under a flood refusals must cost little
                 self.service.batcher.refuse_full()
             if path in CONTRACT:
                 return Response(status_code=204, headers=PREFLIGHT) if scope["method"] == "OPTIONS" else None
-            self._refuse_foreign(headers)
+            refuse_foreign(headers, self.names, ELSEWHERE)
             if (path.startswith("/v1/") and path not in OPEN) or path == "/metrics":
                 self.service.admit(_key(headers), address(scope))
             if path.startswith("/v1/") and scope["method"] == "POST":
-                _refuse_other_types(headers)
+                refuse_other_types(headers)
         except Refusal as refusal:
             body = refusal.body if path not in CONTRACT else {"error": refusal.what}
             return JSONResponse(body, refusal.status_code, refusal.headers)
         return None
-
-    def _refuse_foreign(self, headers: Headers) -> None:
-        """E_HOST for a name that somebody's DNS gave our address to; E_ORIGIN for a page that is not ours."""
-        host = headers.get("host", "").lower()
-        name = _place(f"//{host}").hostname or ""
-        if name not in ("localhost", *self.names) and not _is_address(name):
-            raise Refusal("E_HOST", "this server does not answer to that name", fix="serve --name NAME")
-        origin = headers.get("origin")
-        if origin is not None and _place(origin.lower()).netloc != host:
-            raise Refusal("E_ORIGIN", "pages of another origin may use the routes of /translate only")
 
 
 class _Exchange:
@@ -101,23 +89,8 @@ class _Exchange:
     def __init__(self, scope: Scope, receive: Receive, send: Send, service: Service) -> None:
         self._receive, self._send, self._service = receive, send, service
         self._scope = scope
-        self._read, self._whole = 0, False
-        self._until = time.monotonic() + BODY_SECONDS
+        self.receive = Body(receive, service.limits.body).receive
         self.status = 0  # 0: nothing was answered yet
-
-    async def receive(self) -> Message:
-        if self._whole:
-            return await self._receive()  # only a client that leaves
-        try:
-            async with asyncio.timeout(self._until - time.monotonic()):
-                message = await self._receive()
-        except TimeoutError:
-            raise Refusal("E_SLOW", f"the body did not arrive within {BODY_SECONDS:g} s") from None
-        self._whole = not message.get("more_body", False)
-        self._read += len(message.get("body", b""))
-        if self._read > self._service.limits.body:
-            raise _large(self._service.limits.body)
-        return message
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -137,43 +110,5 @@ class _Exchange:
             await JSONResponse(body, refusal.status_code)(self._scope, self._receive, self.send)
 
 
-def address(scope: Scope) -> str:
-    client = scope.get("client")
-    return client[0] if client else "local"
-
-
 def _key(headers: Headers) -> str | None:
-    scheme, _, key = headers.get("authorization", "").partition(" ")
-    return key.strip() if scheme.lower() == "bearer" else headers.get("x-api-key")
-
-
-def _refuse_large(headers: Headers, most: int) -> None:
-    length = headers.get("content-length", "")
-    if length.isdecimal() and int(length) > most:
-        raise _large(most)
-
-
-def _large(most: int) -> Refusal:
-    return Refusal("E_LARGE", f"the body is over {most:,} bytes", fix="ask for less at once")
-
-
-def _refuse_other_types(headers: Headers) -> None:
-    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise Refusal("E_MEDIA", "a body of JSON is expected", fix="Content-Type: application/json")
-
-
-def _place(url: str) -> SplitResult:
-    """The parts of an address; of one that is none, nothing."""
-    try:
-        return urlsplit(url)
-    except ValueError:
-        return urlsplit("")
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
+    return bearer(headers) or headers.get("x-api-key")

@@ -20,11 +20,11 @@ from starlette.responses import JSONResponse, Response
 from seqloom.api.model import Model
 from seqloom.api.options import BEAMS, Options
 from seqloom.config import kind_of
-from seqloom.serve.guard import address
 from seqloom.serve.languages import Detector, name_of
-from seqloom.serve.refusals import Refusal
 from seqloom.serve.runs import languages
 from seqloom.serve.service import Service, while_there
+from seqloom.web.door import address
+from seqloom.web.refusals import Refusal
 
 Parameters = Mapping[str, object]
 DETECTED = 5.0  # percent: languages that are less likely are not told

@@ -14,8 +14,8 @@ from seqloom.api.options import Options
 from seqloom.config import Settings
 from seqloom.data.examples import Inputs
 from seqloom.errors import SeqloomError
-from seqloom.serve.refusals import Refusal
 from seqloom.tasks.transduce import SearchSettings
+from seqloom.web.refusals import Refusal
 
 NO_RATE = "none"
 

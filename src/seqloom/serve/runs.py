@@ -10,7 +10,7 @@ from seqloom.api.load import find_bundle, load
 from seqloom.api.model import Model
 from seqloom.bundle import CARD
 from seqloom.errors import SeqloomError, nearest
-from seqloom.serve.refusals import Refusal
+from seqloom.web.refusals import Refusal
 
 Opened = Callable[[Path], Model]
 Mark = tuple[int, int, int]  # of a card: when it was written, its size, its place on disk

@@ -1,125 +1,39 @@
-"""uvicorn, made patient with those who work and impatient with those who do not.
+"""The server of runs, patient with those who work.
 
 It ends in order: at SIGTERM `/ready` says 503 while requests are still taken, then what is under way is finished.
-SIGHUP, or a bundle that changed, loads a run anew. Sockets on which no request arrives are closed.
+SIGHUP, or a bundle that changed, loads a run anew.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import resource
 import signal
-import socket
 import sys
 import threading
-from collections.abc import Generator
-from dataclasses import dataclass
-
-import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from collections.abc import Callable
 
 from seqloom.errors import SeqloomError
-from seqloom.serve import logs
 from seqloom.serve.guard import Guard
 from seqloom.serve.service import Service
+from seqloom.web import logs
+from seqloom.web.listening import Listening
 
-HEADER_SECONDS = 10.0  # for a whole request line with its headers
-IDLE_SECONDS = 5  # between two requests on one connection
 WATCH_SECONDS = 2.0
 SWITCH_SECONDS = 0.001
 
 
-@dataclass(frozen=True)
-class Address:
-    """Where to listen; port 0: any that is free."""
-
-    host: str = "127.0.0.1"
-    port: int = 5000
-
-    def bound(self) -> socket.socket:
-        """A socket there; E_USAGE where that cannot be."""
-        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        listener = socket.socket(family)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((self.host, self.port))
-        except (OSError, OverflowError) as error:
-            listener.close()
-            what = f"cannot listen there: {error.strerror if isinstance(error, OSError) else error}"
-            fix = "choose another --port or --host"
-            raise SeqloomError("E_USAGE", what, where=f"{self.host}:{self.port}", fix=fix) from None
-        return listener
-
-
-class Impatient(H11Protocol):
-    """HTTP/1.1 on a connection that is closed when no whole request arrives in time."""
-
-    _hurry: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._expect()
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        self._expect()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._relax()
-        super().connection_lost(exc)
-
-    def _expect(self) -> None:
-        self._relax()
-        self._hurry = self.loop.call_later(HEADER_SECONDS, self._give_up)
-
-    def _relax(self) -> None:
-        if self._hurry is not None:
-            self._hurry.cancel()
-
-    def _give_up(self) -> None:
-        if self.cycle is None or self.cycle.response_complete:
-            self.transport.close()
-
-
-class Server(uvicorn.Server):
-    """Serves one app until it is told to end."""
+class Server(Listening):
+    """Serves runs until it is told to end."""
 
     def __init__(self, app: Guard, drain: float = 1.0) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                http=Impatient,
-                ws="none",
-                lifespan="off",
-                access_log=False,
-                log_config=None,
-                proxy_headers=False,
-                server_header=False,
-                timeout_keep_alive=IDLE_SECONDS,
-                backlog=4096,
-            )
-        )
+        super().__init__(app)
         self.service: Service = app.service
         self.drain = drain  # seconds in which balancers may notice that it ends
-        self.interrupted = False  # by Ctrl-C
         self._loading = threading.Lock()
 
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        """Ours, instead of uvicorn's: those end the process by the signal, not with 0."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, self.end)
-        loop.add_signal_handler(signal.SIGINT, self._interrupt)
-        loop.add_signal_handler(signal.SIGHUP, self.reload_all)
-        try:
-            yield
-        finally:
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                loop.remove_signal_handler(number)
+    def heard(self) -> dict[signal.Signals, Callable[[], None]]:
+        return {**super().heard(), signal.SIGHUP: self.reload_all}
 
     async def main_loop(self) -> None:
         watching = asyncio.create_task(self._watch())
@@ -140,10 +54,9 @@ class Server(uvicorn.Server):
     def _exit(self) -> None:
         self.should_exit = True
 
-    def _interrupt(self) -> None:
-        self.interrupted = self.service.draining = True
-        self.force_exit = self.should_exit  # the second time
-        self.should_exit = True
+    def interrupt(self) -> None:
+        self.service.draining = True
+        super().interrupt()
 
     # --- runs that change --------------------------------------------------------------------------------------------
 

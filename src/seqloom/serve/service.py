@@ -22,8 +22,8 @@ from seqloom.serve.batcher import Batcher, Pace, Question
 from seqloom.serve.figures import Figures
 from seqloom.serve.keys import Keys
 from seqloom.serve.limits import Limits, Rates
-from seqloom.serve.refusals import Refusal
 from seqloom.serve.runs import Runs
+from seqloom.web.refusals import Refusal
 
 T = TypeVar("T")
 OURS = ("batch_tokens",)  # options that are the server's business

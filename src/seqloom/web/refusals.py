@@ -5,8 +5,10 @@ Errors of `errors.py` keep their names over HTTP; those that only a server can h
 
 from __future__ import annotations
 
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from seqloom import wording
 from seqloom.errors import SeqloomError
 
 STATUSES: dict[str, int] = {
@@ -25,6 +27,7 @@ STATUSES: dict[str, int] = {
     "E_BUSY": 503,  # the queue is full, or the server stops
     "E_DEADLINE": 504,  # not answered in time
 }
+MALFORMED = ("json_invalid", "missing", "model_type", "model_attributes_type", "dict_type")  # to pydantic
 OF_THE_CLIENT = ("E_USAGE", "E_RECIPE", "E_VOCABULARY", "E_DATA", "E_UTF8", "E_LONG", "E_EMPTY")
 RETRIED = ("E_RATE", "E_BUSY")  # worth another try: these say when
 
@@ -57,3 +60,12 @@ def refused(error: Exception) -> Refusal:
     if isinstance(error, SeqloomError):
         return Refusal(error.code, "the server could not answer", fix="its log says more")
     return Refusal("E_INTERNAL", "the server made a mistake", fix="its log says more")
+
+
+def invalid(error: RequestValidationError, see: str, fix: str) -> Refusal:
+    """What pydantic found wrong with a body, in our words. `see` and `fix` say where what is right can be read."""
+    found = error.errors()
+    if any((item["type"] in MALFORMED and len(item["loc"]) <= 1) or item["type"] == "json_invalid" for item in found):
+        return Refusal("E_MALFORMED", "an object of JSON is expected", fix=see)
+    problems = [f"{wording.path(tuple(item['loc'][1:]))}{wording.problem(item)}" for item in found]
+    return Refusal("E_VALUE", "; ".join(problems), fix=fix)

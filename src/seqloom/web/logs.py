@@ -8,7 +8,7 @@ import sys
 import traceback
 from datetime import UTC, datetime
 
-LOGGER = logging.getLogger("seqloom.serve")
+LOGGER = logging.getLogger("seqloom.web")
 
 
 class _Lines(logging.Formatter):
@@ -25,7 +25,7 @@ def start(level: int = logging.INFO) -> None:
     """Send our lines, and what uvicorn has to say beyond the ordinary, to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines())
-    for name, least in (("seqloom.serve", level), ("uvicorn.error", logging.ERROR)):
+    for name, least in (("seqloom.web", level), ("uvicorn.error", logging.ERROR)):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(least)

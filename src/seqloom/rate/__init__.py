@@ -1,0 +1,1 @@
+"""Human evaluation: is it adequate, is it fluent, which is better?"""
