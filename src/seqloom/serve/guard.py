@@ -18,12 +18,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from seqloom.serve import logs
+from seqloom.serve.limits import Limits
 from seqloom.serve.refusals import Refusal, refused
 from seqloom.serve.service import ClientGoneError, Service
 
 CONTRACT = ("/translate", "/detect", "/languages", "/frontend/settings", "/health")  # those of LibreTranslate
 OPEN = (*CONTRACT, "/ready", "/v1/openapi.json")  # that need no key of /v1
-ASKING = ("/translate", "/v1/predict", "/v1/score", "/v1/explain")  # a model
+UPLOADS = ("/v1/predict/file", "/v1/explain/file")
+ASKING = ("/translate", "/v1/predict", "/v1/score", "/v1/explain", "/v1/neighbours", "/v1/rank", *UPLOADS)  # a model
 VERBS = ("GET", "HEAD", "POST", "OPTIONS")
 BODY_SECONDS = 10.0  # for a whole body to arrive
 GONE = 499  # in logs and figures: the client left
@@ -69,7 +71,7 @@ class Guard:
         """An answer that needs no app: a refusal, or what a browser asks before a request of another origin."""
         headers, path = Headers(scope=scope), scope["path"]
         try:
-            _refuse_large(headers, self.service.limits.body)
+            _refuse_large(headers, cap(path, self.service.limits))
             if path in ASKING:  # before anything is read: under a flood refusals must cost little
                 self.service.batcher.refuse_full()
             if path in CONTRACT:
@@ -78,7 +80,7 @@ class Guard:
             if (path.startswith("/v1/") and path not in OPEN) or path == "/metrics":
                 self.service.admit(_key(headers), address(scope))
             if path.startswith("/v1/") and scope["method"] == "POST":
-                _refuse_other_types(headers)
+                _refuse_other_types(headers, path)
         except Refusal as refusal:
             body = refusal.body if path not in CONTRACT else {"error": refusal.what}
             return JSONResponse(body, refusal.status_code, refusal.headers)
@@ -115,8 +117,9 @@ class _Exchange:
             raise Refusal("E_SLOW", f"the body did not arrive within {BODY_SECONDS:g} s") from None
         self._whole = not message.get("more_body", False)
         self._read += len(message.get("body", b""))
-        if self._read > self._service.limits.body:
-            raise _large(self._service.limits.body)
+        most = cap(self._scope["path"], self._service.limits)
+        if self._read > most:
+            raise _large(most)
         return message
 
     async def send(self, message: Message) -> None:
@@ -124,6 +127,7 @@ class _Exchange:
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
             headers["X-Content-Type-Options"] = "nosniff"
+            headers["Referrer-Policy"] = "no-referrer"
             if self._scope["path"] in CONTRACT:
                 headers.update(CORS)
             if self._service.draining:
@@ -157,9 +161,17 @@ def _large(most: int) -> Refusal:
     return Refusal("E_LARGE", f"the body is over {most:,} bytes", fix="ask for less at once")
 
 
-def _refuse_other_types(headers: Headers) -> None:
+def cap(path: str, limits: Limits) -> int:
+    """Bytes that a body may have there."""
+    return limits.upload if path in UPLOADS else limits.body
+
+
+def _refuse_other_types(headers: Headers, path: str) -> None:
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
+    if path in UPLOADS:
+        if kind != "multipart/form-data":
+            raise Refusal("E_MEDIA", "a form with a file is expected", fix="Content-Type: multipart/form-data")
+    elif kind != "application/json":
         raise Refusal("E_MEDIA", "a body of JSON is expected", fix="Content-Type: application/json")
 
 

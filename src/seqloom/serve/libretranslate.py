@@ -141,7 +141,7 @@ class LibreTranslate:
     async def languages(self) -> Response:
         """Codes that can be translated from, and to what."""
         targets: dict[str, list[str]] = {}
-        for source, target in map(languages, self.service.runs.models):
+        for source, target in map(languages, self.service.runs.translators):
             targets.setdefault(source, []).append(target)
             targets.setdefault(target, [])
         told = [{"code": code, "name": name_of(code), "targets": found} for code, found in targets.items()]
@@ -149,7 +149,7 @@ class LibreTranslate:
 
     async def settings(self) -> Response:
         """What a page needs to know before it asks."""
-        source, target = languages(self.service.runs.models[0])
+        source, target = next(map(languages, self.service.runs.translators), ("", ""))
         return JSONResponse(
             {
                 "apiKeys": self.service.keys is not None,
@@ -212,7 +212,7 @@ class LibreTranslate:
 
     def _detected(self, texts: Sequence[str], target: str) -> list[dict[str, object]]:
         """Of every text the likeliest of the languages that can be translated from."""
-        sources = [source for source, reached in map(languages, self.service.runs.models) if reached == target]
+        sources = [source for source, reached in map(languages, self.service.runs.translators) if reached == target]
         if not sources:
             raise ContractError(400, f"{target} is not supported")
         likeliest = [next(iter(self.detector.ranked(text, sources)), (sources[0], 0.0)) for text in texts]
@@ -222,7 +222,7 @@ class LibreTranslate:
         found = self.service.runs.between(source, target)
         if found is not None:
             return found
-        known = {code for model in self.service.runs.models for code in languages(model)}
+        known = {code for model in self.service.runs.translators for code in languages(model)}
         for code in (source, target):
             if code not in known:
                 raise ContractError(400, f"{code} is not supported")
