@@ -22,6 +22,7 @@ from seqloom.probe.tree import Tree, Watcher
 from seqloom.search.hypotheses import Hypothesis
 from seqloom.search.loop import Walk
 from seqloom.search.strategies import STRATEGIES
+from seqloom.specials import EOS, SPECIALS
 
 if TYPE_CHECKING:
     from seqloom.api.model import Model
@@ -35,7 +36,12 @@ class Question:
     target: str | None = None
     edits: Edits | None = None
     likeliest: int = 5  # tokens that are named at every step
-    begin: tuple[str, ...] = ()  # tokens that the answer begins with, as explanations name them; not with a prefix
+    begin: tuple[str, ...] = ()  # tokens that the answer begins with, as explanations name them; <eos>: it ends there
+
+    @property
+    def is_over(self) -> bool:
+        """Is all of the answer given?"""
+        return self.begin[-1:] == (SPECIALS[EOS],)
 
 
 @dataclass(frozen=True)
@@ -43,8 +49,8 @@ class Answered:
     """An explanation, and what it is of: one part of a text that is answered in parts (paragraphs, sentences)."""
 
     shown: Explanation
-    encoded: Encoded
-    hypothesis: Hypothesis
+    hypothesis: Hypothesis | None  # None: nothing was searched for, all of its tokens were given
+    begun: str  # how the tokens read that it had to begin with
     parts: tuple[str, ...]
     part: int
 
@@ -55,6 +61,8 @@ def explain(model: Model, question: Question, options: Options) -> Explanation:
     if question.target is not None:
         said = given(model, question.inputs, question.target)
         return replace(_forced(model, question, text, Forced(encoded, said)), extras=extras)
+    if question.is_over:
+        return replace(_given(model, question, text, encoded), extras=extras)
     found, tree = watched(model, encoded, options, question.edits, question.begin)
     return replace(_found(model, question, text, encoded, found), tree=tree, extras=extras)
 
@@ -77,17 +85,28 @@ def explained_while_said(
     for place, (text, gap) in enumerate(every):
         inputs = {**extras, "source": text}
         if place == spoken[part]:
-            walk = _Watched(model, read(model, inputs)[2], options, question.edits, question.begin)
-            yield from growing(model, walk.encoded, walk.said())
-            found, tree = walk.outcome()
-            shown = replace(_found(model, question, text, walk.encoded, found), tree=tree, extras=extras)
-            answered = Answered(shown, walk.encoded, found, texts, part)
+            encoded = read(model, inputs)[2]
+            if question.is_over:
+                shown, found = replace(_given(model, question, text, encoded), extras=extras), None
+                yield shown.answer
+            else:
+                walk = _Watched(model, encoded, options, question.edits, question.begin)
+                yield from growing(model, encoded, walk.said())
+                found, tree = walk.outcome()
+                shown = replace(_found(model, question, text, encoded, found), tree=tree, extras=extras)
+            begun = model.target.tokenizer.decode([*question.begin[: -1 if question.is_over else None]])
+            answered = Answered(shown, found, begun, texts, part)
         elif text.strip():
             yield from pieces_of_text(model, model.codecs.encode(inputs), options)
         if gap:
             yield gap
     assert answered is not None
     yield answered
+
+
+def _given(model: Model, question: Question, text: str, encoded: Encoded) -> Explanation:
+    said = np.asarray(model.codecs.begun(question.begin[:-1], encoded), dtype=np.int64)
+    return _forced(model, question, text, Forced(encoded, said))
 
 
 def _found(model: Model, question: Question, text: str, encoded: Encoded, found: Hypothesis) -> Explanation:

@@ -107,15 +107,17 @@ class Looked:
 
     def _judged(self, inputs: Inputs, found: Answered) -> dict[str, Plain]:
         """How far to trust the answer, and what is wrong with it."""
-        judged: dict[str, Plain] = {"confidence": None}
+        judged: dict[str, Plain] = {"confidence": None, "begun": found.begun}
+        best = found.hypothesis
+        if best is None:
+            return judged
         if self.model.recipe.model.answers and not self.asked.is_edited(self.options):
-            best = found.hypothesis
             judged["confidence"] = self.model.calibration.confidence(best.log_prob, len(best.tokens))
         if self.asked.reference is not None:
             text, extras = self.model.codecs.texts(inputs)
             source = found.parts[found.part] if self.name is None else text
             example = Example(source, (self.asked.reference,), "request", 1, extras)
-            told = diagnose_answer(self.model, example, found.hypothesis, self.options).as_dict()
+            told = diagnose_answer(self.model, example, best, self.options).as_dict()
             judged["diagnosis"] = {name: value for name, value in told.items() if name not in ("where", "source")}
         return judged
 
