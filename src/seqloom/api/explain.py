@@ -67,9 +67,7 @@ def explain(model: Model, question: Question, options: Options) -> Explanation:
     return replace(_found(model, question, text, encoded, found), tree=tree, extras=extras)
 
 
-def explained_while_said(
-    model: Model, question: Question, options: Options, part: int = 0
-) -> Iterator[str | Answered]:
+def explained_while_said(model: Model, question: Question, options: Options, part: int = 0) -> Iterator[str | Answered]:
     """The answer in pieces as soon as they are certain, and at last why: nothing is searched for twice.
 
     A text that `predict` answers in parts is answered so here, and the part of this number is the one that is explained.

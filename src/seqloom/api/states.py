@@ -224,7 +224,9 @@ def neighbours(
         raise SeqloomError("E_USAGE", f"{k} neighbours: at least 1")
     if not texts:
         return []
-    queries = states_of(model, [within_limits(model, text, f"text {i}") for i, text in enumerate(texts, start=1)], which)
+    queries = states_of(
+        model, [within_limits(model, text, f"text {i}") for i, text in enumerate(texts, start=1)], which
+    )
     best, kept, among = Nearest.none(len(texts)), dict[int, Example](), 0
     for block in readable(model, Datasets(model.recipe.data).train() if training is None else training):
         keys = states_of(model, [read for _, read in block], which)

@@ -92,7 +92,7 @@ class Looked:
             if isinstance(step, str):
                 yield step
             else:
-                parts: dict[str, Plain] = {"parts": list(step.parts), "part": step.part}
+                parts: dict[str, Plain] = {} if self.name else {"parts": list(step.parts), "part": step.part}
                 yield self._written(step.shown, {**self._judged(inputs, step), **parts})
 
     def whole(self, inputs: Inputs) -> bytes:

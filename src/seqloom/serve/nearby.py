@@ -53,7 +53,9 @@ class Nearby:
             yield from _read(found)
             self._gathered[model.name] = found
         if not found.examples:
-            raise SeqloomError("E_EMPTY", "no training examples to look among", fix="serve the run where it was trained")
+            raise SeqloomError(
+                "E_EMPTY", "no training examples to look among", fix="serve the run where it was trained"
+            )
         best = nearest(states_of(model, [query]), torch.cat(found.states), count)
         near = [
             Neighbour(found.examples[place], distance)

@@ -55,11 +55,13 @@ async def received(request: Request, most: int) -> Upload:
         raise
     except HTTPException as error:
         raise Refusal("E_MALFORMED", f"not a form that can be read: {error.detail}", fix="/docs shows which") from None
-    async with form:
+    try:
         sent, asked = form.get("file"), form.get("request", "{}")
         if not isinstance(sent, UploadFile) or not isinstance(asked, str):
             raise Refusal("E_MALFORMED", "a form with the parts 'request' and 'file' is expected", fix="/docs shows it")
         return Upload(_told(sent.filename or ""), await sent.read(), asked)
+    finally:
+        await form.close()
 
 
 def _told(name: str) -> str:

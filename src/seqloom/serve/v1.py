@@ -259,9 +259,7 @@ class V1:
         """Where a run lies, for who sits at this machine: command lines need it."""
         return {"path": str(path)} if self.service.at_home else {}
 
-    def _wishes(
-        self, model: Model, options: Mapping[str, object], n_best: int | None, prefix: str | None
-    ) -> Options:
+    def _wishes(self, model: Model, options: Mapping[str, object], n_best: int | None, prefix: str | None) -> Options:
         short = {"n_best": n_best, "prefix": prefix}
         return self.service.options(
             model, {**options, **{name: value for name, value in short.items() if value is not None}}

@@ -157,7 +157,7 @@ export class View {
   /** The tokens of a row look at those of these columns. */
   look(row, columns) {
     const { rows, columns: all } = this.store;
-    this.actions.look(rows[row].places, columns.flatMap((column) => all[column].places), rows[row].label, columns.map((column) => all[column].label));
+    this.actions.look(rows[row].places, columns.flatMap((column) => all[column].places), columns.map((column) => all[column].label));
   }
   /** A drag along a row, or from a said token to a read one: where it ends is where the token looks. */
   moved(start) {

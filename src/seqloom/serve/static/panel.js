@@ -19,7 +19,7 @@ export class Panel {
       choose: (before, token) => this.edit({ ...NO_EDITS, masks: this.edits.masks, begin: [...before, token] }),
       follow: (path) => this.edit({ ...NO_EDITS, masks: this.edits.masks, begin: path }),
       replace,
-      look: (rows, columns, said, read) => this.look(rows, columns, said, read),
+      look: (rows, columns, read) => this.look(rows, columns, read),
       mask: (kind, layer, head) => this.mask(kind, layer, head),
       masked: (kind, layer, head) => this.edits.masks.includes(headName(kind, layer, head)),
     };
@@ -52,7 +52,7 @@ export class Panel {
     this.edits = edits;
     this.changed();
   }
-  look(rows, columns, said, read) {
+  look(rows, columns, read) {
     const weights = (place) => {
       const line = Array(Math.max(...columns) + 1).fill(0);
       for (const column of columns) line[column] = 1;
@@ -61,7 +61,7 @@ export class Panel {
     const steps = rows.map((place) => `${place + 1}=`);
     const kept = this.edits.attend.filter((one) => !steps.some((step) => one.startsWith(step)));
     const added = rows.map(weights);
-    for (const one of added) this.names[one] = `${quoted(said)} looks at ${read.map(quoted).join(', ')}`;
+    added.forEach((one, place) => { this.names[one] = `token ${rows[place] + 1} looks at ${read.map(quoted).join(', ')}`; });
     this.edit({ ...this.edits, attend: [...kept, ...added] });
   }
   mask(kind, layer, head) {
@@ -244,7 +244,7 @@ export class Panel {
     const rows = [
       ['verdict', verdict],
       ...(score !== null && other !== null ? [['scores', `${score.toFixed(3)} for the answer, ${other.toFixed(3)} for the reference`]] : []),
-      ...symptoms.map((one) => ['symptom', one.text ?? one.kind]),
+      ...symptoms.map((one) => ['symptom', one.words || one.kind]),
     ];
     this.diagnosis.replaceChildren(el('h2', {}, 'Diagnosis'), el('p', { dir: 'auto' }, line),
       el('dl', { class: 'facts' }, ...rows.flatMap(([name, text]) => [el('dt', {}, name), el('dd', { dir: 'auto' }, text)])));
