@@ -1,4 +1,4 @@
-"""What the page asks of a server: answers explained while they are said, edits, diagnoses, neighbours, files, rankings."""
+"""What the page asks of a server: explanations while answers are made, edits, diagnoses, neighbours, files, ranks."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ def test_a_clients_path_is_never_opened(seeing: httpx.Client) -> None:
     assert sent(seeing, "/v1/predict/file", b"text", model="reversing").json()["error"]["code"] == "E_VALUE"
 
 
-# --- the page's files --------------------------------------------------------------------------------------------------
+# --- the page's files ------------------------------------------------------------------------------------------------
 
 
 def test_the_page_and_its_files_are_sent_with_a_strict_policy(client: httpx.Client) -> None:

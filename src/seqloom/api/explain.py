@@ -70,7 +70,7 @@ def explain(model: Model, question: Question, options: Options) -> Explanation:
 def explained_while_said(model: Model, question: Question, options: Options, part: int = 0) -> Iterator[str | Answered]:
     """The answer in pieces as soon as they are certain, and at last why: nothing is searched for twice.
 
-    A text that `predict` answers in parts is answered so here, and the part of this number is the one that is explained.
+    A text that `predict` answers in parts is answered so here; the part of this number is the one that is explained.
     """
     assert question.target is None, "a given target is not searched for"
     _, extras, every = model.reader.read(question.inputs, options, "the text")

@@ -1,9 +1,9 @@
 """Explained answers as one HTML file that opens from disk: no network, no framework, nothing beside it.
 
 What is shown travels as JSON inside of a script element that browsers do not run; `static/view.js` draws an answer,
-`static/page.js` what is around it (`scripts.py` makes one script of the modules). Every text is data of the user: nothing of it can end that element, and the script
-puts it on the page as text only. A policy in the file's head lets this script and this style work, each by its hash,
-lets pictures stand in the file itself, and forbids everything else.
+`static/page.js` what is around it (`scripts.py` makes one script of the modules). Every text is data of the user:
+nothing of it can end that element, and the script puts it on the page as text only. A policy in the file's head lets
+this script and this style work, each by its hash, lets pictures stand in the file itself, and forbids everything else.
 
 A weight w travels as one byte, q = round(255 sqrt(w)), and is (q / 255)^2 again: off by at most 0.004, and small ones
 keep their size, which entropy and coverage are made of. Nothing here explains, writes a file or opens a browser.

@@ -1,4 +1,4 @@
-"""The scripts of `static/`: ES modules, which a server sends as they are, and which a file that stands alone holds in one.
+"""The scripts of `static/`: ES modules. A server sends them as they are; a file that stands alone holds them in one.
 
 Browsers import no modules from disk, so `joined` puts a module behind those that it imports, in one scope. That asks
 three things of the modules, which are checked here: an import is one line and names what it takes, exports are marked

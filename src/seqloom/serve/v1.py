@@ -35,7 +35,7 @@ from seqloom.serve.uploads import Upload, received
 
 Part = Literal["tokens", "scores", "alignment", "attention", "beam"]
 T = TypeVar("T", bound=Asked)
-FORM = {  # how /docs describes a form with a file
+FORM: dict[str, object] = {  # how /docs describes a form with a file
     "requestBody": {
         "content": {
             "multipart/form-data": {
@@ -116,9 +116,8 @@ class V1:
         self.router.add_api_route("/explain", self.explain, methods=["POST"], response_model=None)
         self.router.add_api_route("/neighbours", self.neighbours, methods=["POST"], response_model=None)
         self.router.add_api_route("/rank", self.rank, methods=["POST"], response_model=None)
-        files = {"methods": ["POST"], "response_model": None, "openapi_extra": FORM}
-        self.router.add_api_route("/predict/file", self.predict_file, **files)
-        self.router.add_api_route("/explain/file", self.explain_file, **files)
+        for path, answer in (("/predict/file", self.predict_file), ("/explain/file", self.explain_file)):
+            self.router.add_api_route(path, answer, methods=["POST"], response_model=None, openapi_extra=FORM)
         self.router.add_api_route("/models", self.models, methods=["GET"], response_model=None)
 
     async def predict(self, request: Request, asked: PredictRequest) -> Response:

@@ -32,7 +32,7 @@ function build() {
   parts.label = el('label', { for: 'text' }, 'Your text');
   parts.file = el('div', { class: 'file', hidden: true });
   parts.extras = el('div', { class: 'extras' });
-  parts.reference = el('input', { class: 'field', id: 'reference', dir: 'auto', autocomplete: 'off', spellcheck: 'false', placeholder: 'what would be right (a diagnosis follows)', oninput: typed });
+  parts.reference = el('input', { class: 'field', id: 'reference', dir: 'auto', autocomplete: 'off', spellcheck: 'false', placeholder: 'what would be right', oninput: typed });
   parts.beam = el('select', { 'aria-label': 'beam', 'data-control': 'beam', onchange: now });
   parts.said = el('span', { class: 'soft', role: 'status' });
   parts.history = el('details', { class: 'history' });
