@@ -62,8 +62,9 @@ def served() -> Iterator[Both]:
 def page(browser: webdriver.Chrome, served: Both) -> Iterator[webdriver.Chrome]:
     """The page, just opened; in the end it has said nothing in the console and asked nobody but its server."""
     address = str(served[0].base_url)
-    browser.get(f"{address}/health")
+    browser.get(address)
     browser.execute_script("sessionStorage.clear()")  # what the test before has asked
+    browser.get("about:blank")
     browser.get(address)
     shows(lambda: one_of(browser, ".about").text != "", True)
     yield browser

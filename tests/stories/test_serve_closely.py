@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -152,6 +153,17 @@ def test_training_examples_are_shown_to_nobody_else() -> None:
         assert (told["examples"], "path" in told["models"][0]) == (False, False)
 
 
+def test_training_data_that_are_gone(tmp_path: Path) -> None:
+    run = Path(shutil.copytree(served_runs.heads(), tmp_path / "run"))
+    for name in ("recipe.yaml", "data.json"):  # a bundle alone does not know where they lie
+        (run / name).unlink()
+    with serving(run) as (client, service):
+        service.shows_examples = True
+        refused = client.post("/v1/neighbours", json={"input": TEXT})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (422, "E_USAGE"), refused.text
+        assert "cannot be read here" in refused.json()["error"]["message"]
+
+
 # --- other kinds of runs ---------------------------------------------------------------------------------------------
 
 KINDS = {"labels": "labels", "tags": "tags", "language": "continuation", "heads": "text"}
@@ -250,6 +262,15 @@ def test_forms_that_cannot_be_read(seeing: httpx.Client) -> None:
     for more, status, code in cases:
         refused = seeing.post("/v1/explain/file", **more)
         assert (refused.status_code, refused.json()["error"]["code"]) == (status, code), refused.text
+
+
+def test_only_so_many_files_are_held_at_once(seeing: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqloom.serve.guard.MOST_UPLOADS", 0)
+    refused = sent(seeing, "/v1/predict/file", picture().read_bytes())
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "E_BUSY")
+    assert refused.headers["retry-after"] == "1"
+    monkeypatch.undo()
+    assert sent(seeing, "/v1/predict/file", picture().read_bytes()).status_code == 200
 
 
 def test_a_clients_path_is_never_opened(seeing: httpx.Client) -> None:

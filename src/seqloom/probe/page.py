@@ -132,6 +132,7 @@ def _hash(text: str) -> str:
 
 def packed_answer(found: Explanation, attribution: Attribution | None = None) -> dict[str, Plain]:
     most = MANY if found.grid is None else len(found.source)  # a region is drawn in its place, however many there are
+    is_binned = found.grid is None and found.frames > most  # positions are then not those that a model knows
     places, found = bins_of(found.frames, len(found.source), most), found.binned(most)
     stacks = {"source": found.weights, "within_source": found.within_source, "within_output": found.within_output}
     if attribution is not None:
@@ -146,6 +147,7 @@ def packed_answer(found: Explanation, attribution: Attribution | None = None) ->
         "truncated": found.truncated,
         "between": None if found.between is None else list(found.between),
         "ends": found.ends,
+        "binned": is_binned,
         "source": _side(found.source, found.read, found.text),
         "output": _side([told.token for told in found.output], found.said, found.answer),
         "steps": [_step(told) for told in found.output],

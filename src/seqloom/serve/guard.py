@@ -26,6 +26,7 @@ CONTRACT = ("/translate", "/detect", "/languages", "/frontend/settings", "/healt
 OPEN = (*CONTRACT, "/ready", "/v1/openapi.json")  # that need no key of /v1
 UPLOADS = ("/v1/predict/file", "/v1/explain/file")
 ASKING = ("/translate", "/v1/predict", "/v1/score", "/v1/explain", "/v1/neighbours", "/v1/rank", *UPLOADS)  # a model
+MOST_UPLOADS = 16  # at once: each is held in memory until it is answered
 VERBS = ("GET", "HEAD", "POST", "OPTIONS")
 BODY_SECONDS = 10.0  # for a whole body to arrive
 GONE = 499  # in logs and figures: the client left
@@ -41,12 +42,15 @@ class Guard:
     service: Service
     routes: Collection[str]  # paths that exist; all others are one in the figures
     names: Collection[str] = field(default_factory=tuple)  # of this server, besides localhost and plain addresses
+    uploading: int = 0  # files that are in memory now
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         exchange = _Exchange(scope, receive, send, self.service)
         started_at = time.monotonic()
+        uploads = int(scope["path"] in UPLOADS)
+        self.uploading += uploads
         try:
             answer = self._at_the_door(scope)
             if answer is not None:
@@ -58,6 +62,8 @@ class Guard:
         except Exception as error:
             logs.trouble("failed", error, route=self._route(scope))
             await exchange.fail(refused(error))
+        finally:
+            self.uploading -= uploads
         elapsed, route = time.monotonic() - started_at, self._route(scope)
         self.service.figures.request(route, exchange.status, elapsed)
         verb = scope["method"] if scope["method"] in VERBS else "other"
@@ -74,6 +80,8 @@ class Guard:
             _refuse_large(headers, cap(path, self.service.limits))
             if path in ASKING:  # before anything is read: under a flood refusals must cost little
                 self.service.batcher.refuse_full()
+            if path in UPLOADS and self.uploading > MOST_UPLOADS:  # this one is counted
+                raise Refusal("E_BUSY", f"{MOST_UPLOADS} files wait already", fix="ask again in a moment")
             if path in CONTRACT:
                 return Response(status_code=204, headers=PREFLIGHT) if scope["method"] == "OPTIONS" else None
             self._refuse_foreign(headers)

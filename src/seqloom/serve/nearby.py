@@ -6,9 +6,7 @@ corpus, and says so.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import islice
 
 import torch
@@ -26,12 +24,27 @@ MOST = 20_000  # examples of a run
 BLOCK = 256
 
 
-@dataclass
 class _Gathered:
-    model: Model
-    examples: list[Example] = field(default_factory=list)
-    states: list[Tensor] = field(default_factory=list)
-    whole: bool = False
+    """Examples of one model and their states, as many as were read so far."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.examples: list[Example] = []
+        self.states: list[Tensor] = []
+        self._blocks = readable(model, islice(Datasets(model.recipe.data).train(), MOST), BLOCK)
+
+    def read(self) -> Iterator[int]:
+        """Go on reading where somebody stopped: how many there are, after every block."""
+        try:
+            for block in self._blocks:
+                self.states.append(states_of(self.model, [read for _, read in block]))
+                self.examples += [example for example, _ in block]
+                yield len(self.examples)
+        except SeqloomError as error:
+            if error.code not in ("E_FILE", "E_DATA", "E_ALIGN", "E_UTF8"):
+                raise
+            what = "the training data of this run cannot be read here"  # where they lie is not for everybody to know
+            raise SeqloomError("E_USAGE", what, fix="serve it where it was trained") from None
 
 
 class Nearby:
@@ -39,7 +52,6 @@ class Nearby:
 
     def __init__(self) -> None:
         self._gathered: dict[str, _Gathered] = {}
-        self._gathering = threading.Lock()
 
     def steps(self, model: Model, inputs: Inputs, count: int) -> Iterator[int | dict[str, Plain]]:
         """How many examples have been read so far, and at last those that are near."""
@@ -48,14 +60,15 @@ class Nearby:
         if not text.strip() or not query.own:
             raise SeqloomError("E_USAGE", "an empty text has no neighbours", fix="give a text")
         found = self._gathered.get(model.name)
-        if found is None or found.model is not model or not found.whole:  # loaded anew: its states are others
-            found = _Gathered(model)
-            yield from _read(found)
-            self._gathered[model.name] = found
+        if found is None or found.model is not model:  # loaded anew: its states are others
+            found = self._gathered[model.name] = _Gathered(model)
+        try:
+            yield from found.read()
+        except SeqloomError:
+            del self._gathered[model.name]
+            raise
         if not found.examples:
-            raise SeqloomError(
-                "E_EMPTY", "no training examples to look among", fix="serve the run where it was trained"
-            )
+            raise SeqloomError("E_EMPTY", "no training examples to look among", fix="serve it where it was trained")
         best = nearest(states_of(model, [query]), torch.cat(found.states), count)
         near = [
             Neighbour(found.examples[place], distance)
@@ -63,21 +76,6 @@ class Nearby:
         ]
         told = Neighbours(text, "cosine", "summary", len(found.examples), tuple(near)).as_dict()
         yield {**told, "neighbours": [_shown(one) for one in near]}
-
-
-def _read(found: _Gathered) -> Iterator[int]:
-    model = found.model
-    try:
-        for block in readable(model, islice(Datasets(model.recipe.data).train(), MOST), BLOCK):
-            found.states.append(states_of(model, [read for _, read in block]))
-            found.examples += [example for example, _ in block]
-            yield len(found.examples)
-    except SeqloomError as error:
-        if error.code in ("E_FILE", "E_DATA", "E_RESOURCE"):  # where they lie is not for everybody to know
-            what = "the training data of this run cannot be read here"
-            raise SeqloomError("E_USAGE", what, fix="serve it where it was trained") from None
-        raise
-    found.whole = True
 
 
 def _shown(one: Neighbour) -> dict[str, Plain]:

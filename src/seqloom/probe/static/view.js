@@ -153,7 +153,7 @@ export class View {
 
   // --- attention that is put elsewhere ------------------------------------------------------------------------------
 
-  get canMove() { return Boolean(this.actions.look) && this.store.kind === 'source' && Boolean(this.answer.attention.source) && !this.answer.glimpse; }
+  get canMove() { return Boolean(this.actions.look) && this.store.kind === 'source' && Boolean(this.answer.attention.source) && !this.answer.glimpse && !this.answer.binned; }
   /** The tokens of a row look at those of these columns. */
   look(row, columns) {
     const { rows, columns: all } = this.store;

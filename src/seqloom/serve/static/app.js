@@ -72,9 +72,9 @@ function fill(chosen) {
   parts.other.replaceChildren(el('option', { value: '' }, 'no other'), ...alike.map(option));
   parts.other.value = state.question.other ?? '';
   parts.compare.hidden = !alike.length;
-  const { source, target } = chosen.languages;
-  const between = chosen.writes === 'text' ? `${source} → ${target}` : `${chosen.files ? FILES[chosen.reads] : source} → ${WRITES[chosen.writes] ?? 'text'}`;
-  parts.about.textContent = `${chosen.files && chosen.writes === 'text' ? `${FILES[chosen.reads]} → ${target}` : between}, ${chosen.parameters.toLocaleString('en')} parameters${chosen.attention ? '' : ', no attention'}`;
+  const named = (code) => (code === 'und' ? 'text' : code), { languages, files, reads, writes, attention } = chosen;
+  const from = files ? FILES[reads] : named(languages.source), to = WRITES[writes] ?? named(languages.target);
+  parts.about.textContent = `${from} → ${to}, ${chosen.parameters.toLocaleString('en')} parameters${attention || writes === 'ranking' ? '' : ', no attention'}`;
   parts.text.hidden = parts.label.hidden = Boolean(chosen.files);
   parts.file.hidden = !chosen.files;
   if (chosen.files) drawFile(chosen);

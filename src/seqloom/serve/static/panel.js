@@ -189,8 +189,14 @@ export class Panel {
   }
   drawParts({ parts = [], part }) {
     this.parts.hidden = parts.length < 2;
-    const button = (text, index) => el('button', { type: 'button', dir: 'auto', 'aria-pressed': String(index === part), onclick: () => this.changed({ part: index }) }, text);
+    const button = (text, index) => el('button', { type: 'button', dir: 'auto', 'aria-pressed': String(index === part), onclick: () => this.turn(index) }, text);
     this.parts.replaceChildren(el('span', { class: 'soft' }, 'Look into:'), ...parts.map(button));
+  }
+
+  /** Look into another sentence: what was edited inside of this one is over. */
+  turn(part) {
+    this.edits = { ...this.edits, begin: [], attend: [] };
+    this.changed({ part });
   }
 
   // --- when something goes wrong ------------------------------------------------------------------------------------------
