@@ -218,3 +218,25 @@ def _until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < until
         time.sleep(0.1)
+
+
+def test_html_keeps_its_tags(client: httpx.Client) -> None:
+    def told(**more: object) -> dict[str, object]:
+        answer = client.post("/translate", json={"source": "en", "target": TARGET, **more})
+        assert answer.status_code == 200, answer.text
+        found: dict[str, object] = answer.json()
+        return found
+
+    first, second = (told(q=word)["translatedText"] for word in ("abc", "de"))
+    page = "<p class='x'>abc <b>de</b></p>"
+    marked = told(q=page, format="html")
+    assert marked["translatedText"] == f"<p class='x'>{first} <b>{second}</b></p>"
+    assert told(q=[page, "abc"], format="html")["translatedText"] == [marked["translatedText"], first]
+    several = told(q=page, format="html", alternatives=2)
+    assert several["translatedText"] == marked["translatedText"]
+    assert all(str(one).startswith("<p class='x'>") for one in several["alternatives"])  # type: ignore[attr-defined]
+    assert "detectedLanguage" in told(q=page, format="html", source="auto")
+    broken = client.post("/translate", json={"q": "<![x", "source": "en", "target": TARGET, "format": "html"})
+    assert (broken.status_code, "not HTML that can be read" in broken.json()["error"]) == (400, True)
+    odd = client.post("/translate", json={"q": "x", "source": "en", "target": TARGET, "format": "pdf"})
+    assert (odd.status_code, odd.json()["error"]) == (400, "pdf format is not supported")
