@@ -236,7 +236,7 @@ def test_html_keeps_its_tags(client: httpx.Client) -> None:
     assert several["translatedText"] == marked["translatedText"]
     assert all(str(one).startswith("<p class='x'>") for one in several["alternatives"])  # type: ignore[attr-defined]
     assert "detectedLanguage" in told(q=page, format="html", source="auto")
-    broken = client.post("/translate", json={"q": "<![x", "source": "en", "target": TARGET, "format": "html"})
+    broken = client.post("/translate", json={"q": "<![x y]>", "source": "en", "target": TARGET, "format": "html"})
     assert (broken.status_code, "not HTML that can be read" in broken.json()["error"]) == (400, True)
     odd = client.post("/translate", json={"q": "x", "source": "en", "target": TARGET, "format": "pdf"})
     assert (odd.status_code, odd.json()["error"]) == (400, "pdf format is not supported")

@@ -45,4 +45,4 @@ def test_odd_markup_is_read_to_its_end(text: str) -> None:
 
 def test_what_cannot_be_read_is_told() -> None:
     with pytest.raises(ValueError, match="unknown status keyword"):
-        Markup("<![x")
+        Markup("<![x y]>")
