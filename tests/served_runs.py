@@ -30,6 +30,21 @@ training: {{steps: {steps}, optimiser: {{kind: adam, lr: 1e-2}}}}
 search: {{strategy: {{kind: beam, size: 3}}}}
 runtime: {{threads: 1, device: cpu}}
 """
+EXTRAS = """
+data: {{train: {{path: {data}, extras: {{tags: 2}}}}}}
+source: {{tokenizer: characters}}
+target: {{tokenizer: characters}}
+extras:
+  tags: {{tokenizer: {{kind: symbols, separator: ";"}}, use: encoder}}
+model:
+  source_embedding: {{width: 16}}
+  target_embedding: {{width: 16}}
+  encoder: {{width: 16, cell: gru}}
+  decoder: {{kind: bahdanau, width: 16, cell: gru}}
+batching: {{tokens: 256}}
+training: {{steps: 60, optimiser: {{kind: adam, lr: 0.02}}}}
+runtime: {{threads: 1, device: cpu}}
+"""
 LABELS = """
 data: {{train: {data}}}
 source: {{tokenizer: words}}
@@ -105,6 +120,16 @@ def heads() -> Path:
     write_reversals(data, 300)
     stack = "{kind: transformer, width: 16, layers: 2, heads: 2}"
     return _trained("heads", PAIRS, data=data, encoder=stack, decoder=stack, steps=20)
+
+
+@cache
+def inflecting() -> Path:
+    """A stem and its tags, to its form."""
+    data, rng = _folder() / "forms.tsv", Random(1)
+    stems = ["".join(rng.choices("abcdef", k=3)) for _ in range(150)]
+    endings = {"V;PST": "ed", "N;PL": "z"}
+    data.write_text("".join(f"{stem}\t{stem}{end}\t{tags}\n" for stem in stems for tags, end in endings.items()))
+    return _trained("inflecting", EXTRAS, data=data)
 
 
 @cache

@@ -155,6 +155,15 @@ def test_an_empty_text_is_not_asked(page: webdriver.Chrome, served: Both) -> Non
     shows(lambda: one_of(page, ".output").text, "")
 
 
+def test_lines_are_answered_one_by_one_and_one_is_looked_into(page: webdriver.Chrome, served: Both) -> None:
+    text = "ant bee\ncat dog"
+    answers(page, text, served[0].post("/v1/predict", json={"inputs": text}).json()["predictions"][0]["text"])
+    shows(lambda: texts(page, ".sentences button"), ["ant bee", "cat dog"])
+    shows(lambda: texts(page, ".tokens [data-side=source]"), ["ant", "bee", "<eos>"])
+    some_of(page, ".sentences button", 2)[1].click()
+    shows(lambda: texts(page, ".tokens [data-side=source]"), ["cat", "dog", "<eos>"])
+
+
 def test_the_newest_question_wins(page: webdriver.Chrome, served: Both, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = (explained(served, text)["answer"] for text in (TEXT, "dog eel"))
     go, stream = threading.Event(), Service.stream
@@ -443,6 +452,19 @@ def test_runs_that_are_no_pairs_of_texts(browser: webdriver.Chrome, kind: str) -
         assert one_of(browser, "[data-control=beam]").is_displayed() == (kind == "language")
         assert not one_of(browser, "[data-control=other]").is_displayed()
     assert [one["message"] for one in browser.get_log("browser")] == []
+
+
+def test_a_run_with_further_sources(browser: webdriver.Chrome) -> None:
+    with serving(served_runs.inflecting()) as both:
+        opened(browser, both[0])
+        typed(browser, "bad")
+        one_of(browser, "[data-extra=tags]").send_keys("N;PL")
+        told = both[0].post("/v1/explain", json={"input": {"source": "bad", "tags": "N;PL"}}).json()
+        shows(lambda: output(browser), told["answer"])
+        shows(lambda: texts(browser, ".tokens [data-side=source]"), told["source_tokens"])
+        one_of(browser, ".tools summary").click()
+        assert "'--extra=tags=N;PL'" in one_of(browser, ".command").text
+    assert browser.get_log("browser") == []
 
 
 def test_a_run_that_ranks(browser: webdriver.Chrome) -> None:

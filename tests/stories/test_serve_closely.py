@@ -206,7 +206,7 @@ def sent(client: httpx.Client, path: str, content: bytes, name: str = "a.png", *
 @pytest.fixture(scope="module")
 def seeing() -> Iterator[httpx.Client]:
     runs = [served_runs.pictures(), served_runs.reversing()]
-    with serving(*runs, limits=Limits(rate="none", upload=200_000)) as (found, _):
+    with serving(*runs, limits=Limits(rate="none", upload=20_000)) as (found, _):
         yield found
 
 
@@ -246,7 +246,7 @@ def test_files_that_are_not_what_they_say(seeing: httpx.Client) -> None:
 
 def test_forms_that_cannot_be_read(seeing: httpx.Client) -> None:
     content = picture().read_bytes()
-    assert sent(seeing, "/v1/predict/file", b"x" * 300_000).status_code == 413
+    assert sent(seeing, "/v1/predict/file", b"x" * 20_500).status_code == 413
     assert seeing.post("/v1/explain/file", json={}).json()["error"]["code"] == "E_MEDIA"
     cases = [
         ({"data": {"request": "{}"}, "files": {"other": ("a.png", content)}}, 400, "E_MALFORMED"),
