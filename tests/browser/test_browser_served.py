@@ -433,6 +433,19 @@ def test_a_map_of_very_many_weights_is_one_picture(page: webdriver.Chrome, serve
     shows(lambda: len(all_of(page, ".ribbons path")), 400)
 
 
+def test_of_too_many_weights_the_mean_is_drawn_and_it_is_said(
+    page: webdriver.Chrome, served: Both, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Select(one_of(page, "[data-control=model]")).select_by_visible_text("heads")
+    answers(page, TEXT, explained(served, model="heads")["answer"])
+    assert not one_of(page, ".many").is_displayed()
+    monkeypatch.setattr("seqloom.serve.explaining.MOST_WEIGHTS", 50)
+    typed(page, "dog eel")
+    shows(lambda: "too many to draw smoothly" in one_of(page, ".many").text, True)
+    assert some_of(page, "td[data-row]")
+    assert not all_of(page, "[data-control=moving], [data-control=layer]")
+
+
 # --- other kinds of runs ---------------------------------------------------------------------------------------------
 
 

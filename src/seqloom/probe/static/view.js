@@ -8,6 +8,7 @@ import { CAME, KINDS, MEAN, matrix, merges, prepare, unitsOf } from './weights.j
 import { direction, eased, number, percent, probability, quoted, shade, visible, whole } from './wording.js';
 
 const NONE = 'This model has no attention to the source: what it read reaches it through its states alone.';
+const UNSAID = ['<pad>', '<unk>', '<bos>', '<sep>', '<mask>']; // that nobody can choose to say
 let views = 0; // so that controls of two views are told apart
 
 const same = (one, other) => ['row', 'column', 'output', 'source'].every((name) => one?.[name] === other?.[name]);
@@ -107,7 +108,7 @@ export class View {
     const rows = step.likeliest.map(([label, logProb], index) => [label, logProb, index === at]);
     if (at < 0) rows.push([own, step.log_prob, true]);
     const name = (label, is) => {
-      if (is || !this.actions.choose) return el('span', { class: `label${is ? ' own' : ''}`, dir: 'auto', title: label }, visible(label));
+      if (is || !this.actions.choose || UNSAID.includes(label)) return el('span', { class: `label${is ? ' own' : ''}`, dir: 'auto', title: label }, visible(label));
       const onclick = () => this.actions.choose(this.answer.output.tokens.slice(0, place), label);
       return el('button', { type: 'button', class: 'label choose', dir: 'auto', title: 'say this instead', 'aria-label': `say ${visible(label)} instead`, onclick }, visible(label));
     };

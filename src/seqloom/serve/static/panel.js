@@ -37,6 +37,8 @@ export class Panel {
     this.tools = el('div', { class: 'tools', hidden: true });
     this.said = el('span', { class: 'soft', role: 'status' });
     this.body = this.view.panes();
+    this.many = el('p', { class: 'soft many', hidden: true });
+    this.view.parts.none.after(this.many);
     this.body.hidden = true;
     this.ranked = el('section', { class: 'ranked', hidden: true });
     this.diagnosis = el('section', { class: 'diagnosis', hidden: true });
@@ -169,8 +171,8 @@ export class Panel {
     this.body.hidden = false;
     view.drawAnswer(0);
     const left = answer.weights_left_out;
-    view.parts.none.textContent = left ? `${left.toLocaleString('en')} weights are too many to draw smoothly: this is the mean of the last layer.` : view.parts.none.textContent;
-    if (left) view.parts.none.hidden = false;
+    this.many.hidden = !left;
+    this.many.textContent = left ? `${left.toLocaleString('en')} weights are too many to draw smoothly: this is the mean of the last layer.` : '';
     view.parts.where.hidden = !Object.keys(answer.attention).length && this.model.attention === false && this.model.writes !== 'text';
     this.drawSure(found.confidence);
     this.drawParts(found);
