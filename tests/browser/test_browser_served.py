@@ -108,6 +108,11 @@ def chips(browser: webdriver.Chrome) -> list[str]:
     return [one.text.replace("\u2068", "").replace("\u2069", "") for one in all_of(browser, ".chip > span")]
 
 
+def readout(browser: webdriver.Chrome) -> str:
+    """Without the marks that isolate a text's direction."""
+    return one_of(browser, "main .readout").text.replace("\u2068", "").replace("\u2069", "")
+
+
 # --- type and see ----------------------------------------------------------------------------------------------------
 
 
@@ -421,14 +426,16 @@ def test_a_map_of_very_many_weights_is_one_picture(page: webdriver.Chrome, serve
     page.execute_async_script(MANY, 400)
     assert not all_of(page, "td[data-row]")
     box = one_of(page, ".painted")
-    box.click()
-    box.send_keys(Keys.HOME)
-    ActionChains(page).move_to_element_with_offset(one_of(page, ".painted canvas"), -200, 200).perform()
-    shows(lambda: "looked at" in one_of(page, "main .readout").text, True)
     page.execute_script("arguments[0].focus()", box)
-    before = one_of(page, "main .readout").text
-    press(page, Keys.ARROW_DOWN)
-    shows(lambda: one_of(page, "main .readout").text != before, True)
+    for row in (1, 2):
+        press(page, Keys.ARROW_DOWN)
+        wanted = f"“t{row}” looked at “t0”: 0 % (layer 1)"
+        shows(lambda wanted=wanted: readout(page), wanted)
+    press(page, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    shows(lambda: readout(page), "“t2” looked at “t2”: 100 % (layer 1)")
+    ActionChains(page).move_to_element(box).move_by_offset(3, 3).perform()
+    shows(lambda: readout(page).startswith("“t2” looked at “t2”"), False)
+    shows(lambda: " looked at " in readout(page), True)
     one_of(page, ".choice label:has([value=ribbons])").click()
     shows(lambda: len(all_of(page, ".ribbons path")), 400)
 
