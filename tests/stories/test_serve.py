@@ -19,6 +19,7 @@ from libretranslatepy import LibreTranslateAPI
 
 from commands import Command, command_line, environment, write_recipe
 from seqloom import train
+from seqloom.cli.serve import is_at_home
 from seqloom.serve.batcher import Pace
 from seqloom.serve.limits import Limits
 from serving import serving
@@ -186,6 +187,9 @@ def test_the_command_serves_until_sigterm_and_finishes_what_it_began() -> None:
         url = process.stderr.readline().split()[0]
         with httpx.Client(base_url=url, timeout=30) as client, ThreadPoolExecutor(8) as pool:
             _until_ready(client)
+            told = client.get("/v1/models").json()
+            assert (told["examples"], told["models"][0]["path"]) == (True, str(german()))
+            assert client.get("/").headers["content-type"].startswith("text/html")
             process.send_signal(signal.SIGHUP)
             _until(lambda: 'seqloom_reloads_total{outcome="loaded"} 1' in client.get("/metrics").text)
             asked = [pool.submit(client.post, "/v1/predict", json={"inputs": WORDS}) for _ in range(8)]
@@ -201,6 +205,22 @@ def test_the_command_serves_until_sigterm_and_finishes_what_it_began() -> None:
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.mark.parametrize(
+    ("host", "keys", "names", "home"),
+    [
+        ("127.0.0.1", None, [], True),
+        ("localhost", None, [], True),
+        ("::1", None, [], True),
+        ("127.0.0.1", Path("keys.sqlite"), [], False),
+        ("127.0.0.1", None, ["translate.example.org"], False),
+        ("0.0.0.0", None, [], False),
+        ("example.org", None, [], False),
+    ],
+)
+def test_training_examples_stay_at_home(host: str, keys: Path | None, names: list[str], home: bool) -> None:
+    assert is_at_home(host, keys, names) == home
 
 
 def _until_ready(client: httpx.Client) -> None:

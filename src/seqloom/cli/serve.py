@@ -71,7 +71,7 @@ def command(
     listener = Address(host, port).bound()
     served = Runs([Path(run) for run in runs], Opening(device, threads, int8))
     service = Service.of(served, limits, pace, keys=opened, deterministic=deterministic, threads=threads)
-    service.at_home = keys is None and not name and is_near(host)
+    service.at_home = is_at_home(host, keys, name)
     service.shows_examples = service.at_home if examples is None else examples
     logs.start(logging.ERROR if quiet else logging.INFO)
     prepare()
@@ -100,6 +100,11 @@ def refuse_open(host: str, keys: Path | None, insecure: bool) -> None:
     if keys is None and not insecure and not is_near(host):
         what = f"--host {host} is reached from other machines, and there are no keys"
         raise SeqloomError("E_USAGE", what, fix="--keys FILE ('seqloom keys add' makes one), or --insecure")
+
+
+def is_at_home(host: str, keys: Path | None, names: list[str]) -> bool:
+    """Does only whoever sits at this machine ask? A name, or keys, are for others, who come through a proxy."""
+    return is_near(host) and keys is None and not names
 
 
 def is_near(host: str) -> bool:
