@@ -1,17 +1,25 @@
 """The screenshots of docs/: a little German and English, made up here, two trainings of minutes, and a real browser.
 
-python docs/screens.py FOLDER   # with Debian's chromium and chromium-driver; writes docs/explain.png, docs/report-*.png
+python docs/screens.py FOLDER   # with Debian's chromium and chromium-driver; writes docs/{explain,report-*,page-*}.png
 """
 
 from __future__ import annotations
 
 import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
 from PIL import Image
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.select import Select
+from selenium.webdriver.support.wait import WebDriverWait
 
 from seqloom.api.evaluate import Judge
 from seqloom.api.load import load
@@ -19,6 +27,12 @@ from seqloom.api.report import report
 from seqloom.api.testset import held_out, prepared
 from seqloom.api.train import train
 from seqloom.probe.page import page
+from seqloom.serve.app import guarded
+from seqloom.serve.limits import Limits
+from seqloom.serve.runs import Opening, Runs
+from seqloom.serve.server import Server
+from seqloom.serve.service import Service as Answering
+from seqloom.web.listening import Address
 
 HERE = Path(__file__).parent
 NOUNS = {
@@ -147,25 +161,108 @@ def browser(folder: Path, dark: bool = False) -> webdriver.Chrome:
 
 def shot(opened: webdriver.Chrome, page_file: Path, name: str, size: tuple[int, int], anchor: str = "") -> None:
     """What a window of this size shows from a place of the page on."""
-    metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size[0] < 500}
-    opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    sized(opened, size)
     opened.get("about:blank")
     opened.get(page_file.as_uri() + anchor)
+    kept(opened, name)
+
+
+def sized(opened: webdriver.Chrome, size: tuple[int, int]) -> None:
+    metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size[0] < 500}
+    opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+
+def kept(opened: webdriver.Chrome, name: str) -> None:
     place = HERE / f"{name}.png"
     opened.save_screenshot(str(place))
     Image.open(place).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(place, optimize=True)
 
 
+# --- the page of a server ---------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def serving(runs: dict[str, Path]) -> Iterator[str]:
+    """The address of a server for these runs."""
+    service = Answering.of(Runs(list(runs.values()), Opening("cpu", 1)), Limits(rate="none"))
+    service.at_home = service.shows_examples = True
+    listener = Address(port=0).bound()
+    server = Server(guarded(service), drain=0.0)
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    server.should_exit = True
+    thread.join(10)
+    service.batcher.stop()
+
+
+class Visitor:
+    """Somebody who plays with the page."""
+
+    def __init__(self, opened: webdriver.Chrome, address: str, size: tuple[int, int]) -> None:
+        self.browser = opened
+        sized(opened, size)
+        opened.get("about:blank")
+        opened.get(address)
+        self.until(lambda: self.one(".about").text)
+
+    def one(self, selector: str) -> WebElement:
+        return self.browser.find_element(By.CSS_SELECTOR, selector)
+
+    def until(self, look: Callable[[], object]) -> None:
+        WebDriverWait(self.browser, 30).until(lambda _: look())
+
+    def answered(self) -> None:
+        """Everything that was asked has come."""
+        time.sleep(0.6)
+        self.until(lambda: not self.browser.find_elements(By.CSS_SELECTOR, ".output.streaming"))
+
+    def ask(self, text: str) -> None:
+        self.one("textarea").send_keys(text)
+        self.answered()
+
+    def click(self, selector: str, place: int = 0) -> None:
+        self.browser.find_elements(By.CSS_SELECTOR, selector)[place].click()
+        self.answered()
+
+
+def played(runs: dict[str, Path], light: webdriver.Chrome, dark: webdriver.Chrome) -> None:
+    """A word chosen, attention moved, two models side by side."""
+    text = "ich glaube , dass die kleine Lehrerin den müden Nachbar sucht ."
+    with serving(runs) as address:
+        visitor = Visitor(light, address, (1200, 1500))
+        visitor.ask(text)
+        visitor.click(".tokens [data-side=output]", 9)
+        visitor.click(".choose")
+        visitor.click(".choice label:has([value=ribbons])")
+        light.execute_script("scrollTo(0, 0)")
+        kept(light, "page-edit")
+        visitor = Visitor(dark, address, (1500, 1300))
+        visitor.one("#reference").send_keys("i think that the little teacher looks for the tired neighbour .")
+        Select(visitor.one("[data-control=other]")).select_by_visible_text("vector")
+        visitor.ask(text)
+        dark.execute_script("scrollTo(0, 0)")
+        kept(dark, "page-two")
+        visitor = Visitor(light, address, (390, 1300))
+        visitor.ask(text)
+        light.execute_script("scrollTo(0, 0)")
+        kept(light, "page-phone")
+
+
 def main() -> None:
     folder = Path(sys.argv[1]).absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    answers, told = pages(trained(folder), folder)
+    runs = trained(folder)
+    answers, told = pages(runs, folder)
     light, dark = browser(folder / "light"), browser(folder / "dark", dark=True)
     shot(light, answers, "explain", (1200, 1520))
     shot(light, told, "report-overview", (1100, 1600))
     shot(light, told, "report-diagnosis", (1100, 1300), "#diagnosis")
     shot(dark, told, "report-dark", (1100, 1600))
     shot(light, told, "report-phone", (390, 1400))
+    played(runs, light, dark)
     for one in (light, dark):
         one.quit()
 

@@ -24,6 +24,8 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
     "--no-first-run",
+    "--use-fake-device-for-media-stream",  # a microphone that beeps, and nobody who must allow it
+    "--use-fake-ui-for-media-stream",
 ]
 
 

@@ -19,6 +19,7 @@ from libretranslatepy import LibreTranslateAPI
 
 from commands import Command, command_line, environment, write_recipe
 from seqloom import train
+from seqloom.cli.serve import is_at_home
 from seqloom.serve.batcher import Pace
 from seqloom.serve.limits import Limits
 from serving import serving
@@ -186,6 +187,9 @@ def test_the_command_serves_until_sigterm_and_finishes_what_it_began() -> None:
         url = process.stderr.readline().split()[0]
         with httpx.Client(base_url=url, timeout=30) as client, ThreadPoolExecutor(8) as pool:
             _until_ready(client)
+            told = client.get("/v1/models").json()
+            assert (told["examples"], told["models"][0]["path"]) == (True, str(german()))
+            assert client.get("/").headers["content-type"].startswith("text/html")
             process.send_signal(signal.SIGHUP)
             _until(lambda: 'seqloom_reloads_total{outcome="loaded"} 1' in client.get("/metrics").text)
             asked = [pool.submit(client.post, "/v1/predict", json={"inputs": WORDS}) for _ in range(8)]
@@ -203,6 +207,22 @@ def test_the_command_serves_until_sigterm_and_finishes_what_it_began() -> None:
         process.wait()
 
 
+@pytest.mark.parametrize(
+    ("host", "keys", "names", "home"),
+    [
+        ("127.0.0.1", None, [], True),
+        ("localhost", None, [], True),
+        ("::1", None, [], True),
+        ("127.0.0.1", Path("keys.sqlite"), [], False),
+        ("127.0.0.1", None, ["translate.example.org"], False),
+        ("0.0.0.0", None, [], False),
+        ("example.org", None, [], False),
+    ],
+)
+def test_training_examples_stay_at_home(host: str, keys: Path | None, names: list[str], home: bool) -> None:
+    assert is_at_home(host, keys, names) == home
+
+
 def _until_ready(client: httpx.Client) -> None:
     def is_ready() -> bool:
         try:
@@ -218,3 +238,25 @@ def _until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < until
         time.sleep(0.1)
+
+
+def test_html_keeps_its_tags(client: httpx.Client) -> None:
+    def told(**more: object) -> dict[str, object]:
+        answer = client.post("/translate", json={"source": "en", "target": TARGET, **more})
+        assert answer.status_code == 200, answer.text
+        found: dict[str, object] = answer.json()
+        return found
+
+    first, second = (told(q=word)["translatedText"] for word in ("abc", "de"))
+    page = "<p class='x'>abc <b>de</b></p>"
+    marked = told(q=page, format="html")
+    assert marked["translatedText"] == f"<p class='x'>{first} <b>{second}</b></p>"
+    assert told(q=[page, "abc"], format="html")["translatedText"] == [marked["translatedText"], first]
+    several = told(q=page, format="html", alternatives=2)
+    assert several["translatedText"] == marked["translatedText"]
+    assert all(str(one).startswith("<p class='x'>") for one in several["alternatives"])  # type: ignore[attr-defined]
+    assert "detectedLanguage" in told(q=page, format="html", source="auto")
+    broken = client.post("/translate", json={"q": "<![x y]>", "source": "en", "target": TARGET, "format": "html"})
+    assert (broken.status_code, "not HTML that can be read" in broken.json()["error"]) == (400, True)
+    odd = client.post("/translate", json={"q": "x", "source": "en", "target": TARGET, "format": "pdf"})
+    assert (odd.status_code, odd.json()["error"]) == (400, "pdf format is not supported")

@@ -113,7 +113,7 @@ def test_only_its_own_script_and_style_may_work() -> None:
 
 def test_nothing_is_asked_for_and_no_data_becomes_markup() -> None:
     static = resources.files("seqloom.probe") / "static"
-    text = "".join((static / name).read_text("utf-8") for name in ("view.js", "report.js", "report.css"))
+    text = "".join((static / name).read_text("utf-8") for name in ("view.js", "maps.js", "report.js", "report.css"))
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)|url\(|@import", text)
     assert not re.search(
         r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|Function\(|fetch\(|XMLHttp", text

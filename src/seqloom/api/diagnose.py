@@ -58,6 +58,13 @@ def diagnose(
         yield from doctor.diagnoses(part)
 
 
+def diagnose_answer(model: Model, example: Example, hypothesis: Hypothesis, options: Options) -> Diagnosis:
+    """The diagnosis of an answer that was found already, with these options."""
+    doctor = _Doctor(model, options.with_(n_best=1))
+    encoded = model.codecs.encode(example.inputs)
+    return doctor.diagnosis(example, encoded, hypothesis)
+
+
 # --- the table -----------------------------------------------------------------------------------------------------
 
 
@@ -197,7 +204,16 @@ class _Doctor:
                 found[place] = _bare("passed over", example, "", reason)
             else:
                 read[place] = encoded
-        answers = self._answers(examples, read)
+        found |= self._told_apart(examples, self._answers(examples, read))
+        return [replace(found[place], where=example.where) for place, example in enumerate(examples)]
+
+    def diagnosis(self, example: Example, encoded: Encoded, hypothesis: Hypothesis) -> Diagnosis:
+        """The same of one that was answered already."""
+        told = self.model.prediction(example.source, {}, encoded, [hypothesis], self.options)
+        return self._told_apart([example], {0: _Answer(encoded, hypothesis, told.text)})[0]
+
+    def _told_apart(self, examples: Sequence[Example], answers: Mapping[int, _Answer]) -> dict[int, Diagnosis]:
+        found: dict[int, Diagnosis] = {}
         wrong: list[int] = []
         for place, answer in answers.items():
             references = examples[place].references
@@ -205,8 +221,7 @@ class _Doctor:
                 found[place] = _bare("right", examples[place], answer.text)
             else:
                 wrong.append(place)
-        found |= self._compared(examples, {place: answers[place] for place in wrong})
-        return [replace(found[place], where=example.where) for place, example in enumerate(examples)]
+        return found | self._compared(examples, {place: answers[place] for place in wrong})
 
     def _passed_over(self, example: Example, encoded: Encoded) -> str:
         _, _, parts = self.model.reader.read(example.inputs, self.options, example.where)

@@ -164,7 +164,7 @@ def states_of(model: Model, encoded: Sequence[Encoded], which: Which = "summary"
     return torch.stack([state for state in found if state is not None])
 
 
-def _encoded(model: Model, inputs: Inputs, where: str) -> Encoded:
+def within_limits(model: Model, inputs: Inputs, where: str) -> Encoded:
     """One input as the model reads it; E_LONG where it is over the recipe's maximum."""
     read, most = model.codecs.encode(inputs), _most(model)
     if read.own > most:
@@ -194,7 +194,7 @@ def state_map(
     if len(examples) < 2:
         raise SeqloomError("E_EMPTY", f"{len(examples)} example(s): a map needs at least 2")
     inputs = [looked_at(model, example) for example in examples]
-    encoded = [_encoded(model, one, example.where) for one, example in zip(inputs, examples, strict=True)]
+    encoded = [within_limits(model, one, example.where) for one, example in zip(inputs, examples, strict=True)]
     components = principal(states_of(model, encoded, which))
     lengths = [read.own for read in encoded]
     values: Sequence[float | str]
@@ -234,9 +234,11 @@ def neighbours(
         raise SeqloomError("E_USAGE", f"{k} neighbours: at least 1")
     if not texts:
         return []
-    queries = states_of(model, [_encoded(model, text, f"text {i}") for i, text in enumerate(texts, start=1)], which)
+    queries = states_of(
+        model, [within_limits(model, text, f"text {i}") for i, text in enumerate(texts, start=1)], which
+    )
     best, kept, among = Nearest.none(len(texts)), dict[int, Example](), 0
-    for block in _blocks(model, Datasets(model.recipe.data).train() if training is None else training):
+    for block in readable(model, Datasets(model.recipe.data).train() if training is None else training):
         keys = states_of(model, [read for _, read in block], which)
         best = best.merged(nearest(queries, keys, k, measure, first=among), k)
         kept |= {i: block[i - among][0] for i in best.keys.flatten().tolist() if i >= among}
@@ -255,12 +257,12 @@ def neighbours(
     ]
 
 
-def _blocks(model: Model, examples: Iterable[Example]) -> Iterator[list[tuple[Example, Encoded]]]:
+def readable(model: Model, examples: Iterable[Example], size: int = BLOCK) -> Iterator[list[tuple[Example, Encoded]]]:
     """Examples that training would have accepted, with what the model reads of them."""
     most = _most(model)
     read = ((example, model.codecs.encode(looked_at(model, example))) for example in examples)
     accepted = ((example, encoded) for example, encoded in read if encoded.own <= most)
-    while block := list(islice(accepted, BLOCK)):
+    while block := list(islice(accepted, size)):
         yield block
 
 

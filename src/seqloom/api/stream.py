@@ -7,7 +7,7 @@ could still change (half of a UTF-8 sequence) wait for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -42,8 +42,13 @@ def refuse_streaming(options: Options) -> None:
 
 def pieces_of_text(model: Model, encoded: Encoded, options: Options) -> Iterator[str]:
     """The output for one encoded source, in pieces; together they are what `predict` answers."""
+    yield from growing(model, encoded, certain(model, encoded, options))
+
+
+def growing(model: Model, encoded: Encoded, certain: Iterable[tuple[Sequence[int], bool]]) -> Iterator[str]:
+    """Tokens that are certain, ever more of them, as what each time is new of their text."""
     told = ""
-    for tokens, finished in certain(model, encoded, options):
+    for tokens, finished in certain:
         text = model.codecs.decode(tokens, encoded.foreign)
         if not finished:
             text = text.rstrip(UNFINISHED)
@@ -62,9 +67,14 @@ def certain(model: Model, encoded: Encoded, options: Options) -> Iterator[tuple[
         with model.precision():
             walk.step()
         if not walk.done:
-            yield shared_beginning(_in_question(walk)), False
+            yield certain_of(walk), False
     best: Hypothesis = walk.hypotheses()[0][0]
     yield best.tokens, True
+
+
+def certain_of(walk: Walk) -> list[int]:
+    """The tokens of the only source's output that no further step can change."""
+    return shared_beginning(_in_question(walk))
 
 
 def shared_beginning(sequences: Sequence[Sequence[int]]) -> list[int]:

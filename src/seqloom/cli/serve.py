@@ -28,6 +28,7 @@ def command(
     n_best: int = typer.Option(10, "--n-best", min=1, help="Limit: outputs of a text."),
     max_length: int = typer.Option(1024, "--max-length", min=1, help="Limit: tokens of an output."),
     body: int = typer.Option(1_000_000, min=1, help="Limit: bytes of a request's body."),
+    upload: int = typer.Option(10_000_000, min=1, help="Limit: bytes of a request with a picture or sound."),
     rate: str = typer.Option("600/minute", help="Limit: requests of a key or address; none: no limit."),
     queue: int = typer.Option(1024, min=1, help="Texts that may wait; beyond, requests are refused at once."),
     deadline: float = typer.Option(30.0, help="Seconds after which nobody waits any more."),
@@ -37,12 +38,15 @@ def command(
     int8: bool = typer.Option(False, "--int8", help="On a CPU: weights in 8 bits, faster and a little less exact."),
     device: str = typer.Option("auto", help="auto, cpu, cuda, cuda:N or mps."),
     threads: int = typer.Option(1, min=1, help="CPU threads of the one that answers."),
+    examples: bool = typer.Option(
+        None, "--examples/--no-examples", help="Show training examples near a text; by default on this machine only."
+    ),
     quiet: bool = typer.Option(False, "--quiet", "-q", help="Log only errors."),
 ) -> None:
     """Serve runs over HTTP until SIGTERM or Ctrl-C.
 
-    The contract of LibreTranslate is at the root, our own routes are under /v1, and /docs describes both. SIGHUP, or a
-    run whose bundle changes, loads it anew.
+    A page to play with is at /, the contract of LibreTranslate at the root too, our own routes are under /v1, and /docs
+    describes both. SIGHUP, or a run whose bundle changes, loads it anew.
     """
     refuse_missing()
     refuse_open(host, keys, insecure)
@@ -60,7 +64,7 @@ def command(
     from seqloom.web.listening import Address
 
     wanted = {"characters": characters, "batch": batch, "beam": beam, "n_best": n_best, "max_length": max_length}
-    limits = validated(Limits, {**wanted, "body": body, "rate": checked_rate(rate)}, "limits")
+    limits = validated(Limits, {**wanted, "body": body, "upload": upload, "rate": checked_rate(rate)}, "limits")
     waits = {"room": queue, "budget": budget, "patience": patience / 1000, "deadline": deadline}
     pace = validated(Pace, waits, "--queue, --budget, --patience, --deadline")
     opened = Keys(keys) if keys is not None else None
@@ -68,11 +72,13 @@ def command(
     listener = address.bound()
     served = Runs([Path(run) for run in runs], Opening(device, threads, int8))
     service = Service.of(served, limits, pace, keys=opened, deterministic=deterministic, threads=threads)
+    service.at_home = is_at_home(host, keys, name)
+    service.shows_examples = service.at_home if examples is None else examples
     logs.start(logging.ERROR if quiet else logging.INFO)
     prepare()
     server = Server(guarded(service, name), drain)
-    say.talk(f"serving {', '.join(model.name for model in served.models)}")
-    say.talk(f"{address.url(listener)} (routes: /docs; Ctrl-C ends)")
+    say.talk(f"serving {', '.join(served.names)}")
+    say.talk(f"{address.url(listener)} (the page; routes: /docs; Ctrl-C ends)")
     server.run([listener])
     service.batcher.stop()
     if server.interrupted:
@@ -93,8 +99,13 @@ def refuse_open(host: str, keys: Path | None, insecure: bool) -> None:
     """E_USAGE for a server that anybody in the network could use."""
     from seqloom.web.listening import Address
 
-    if keys is not None or insecure:
-        return
-    if not Address(host).is_near:
+    if keys is None and not insecure and not Address(host).is_near:
         what = f"--host {host} is reached from other machines, and there are no keys"
         raise SeqloomError("E_USAGE", what, fix="--keys FILE ('seqloom keys add' makes one), or --insecure")
+
+
+def is_at_home(host: str, keys: Path | None, names: list[str]) -> bool:
+    """Does only whoever sits at this machine ask? A name, or keys, are for others, who come through a proxy."""
+    from seqloom.web.listening import Address
+
+    return Address(host).is_near and keys is None and not names

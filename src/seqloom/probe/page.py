@@ -1,9 +1,9 @@
 """Explained answers as one HTML file that opens from disk: no network, no framework, nothing beside it.
 
 What is shown travels as JSON inside of a script element that browsers do not run; `static/view.js` draws an answer,
-`static/page.js` what is around it. Every text is data of the user: nothing of it can end that element, and the script
-puts it on the page as text only. A policy in the file's head lets this script and this style work, each by its hash,
-lets pictures stand in the file itself, and forbids everything else.
+`static/page.js` what is around it (`scripts.py` makes one script of the modules). Every text is data of the user:
+nothing of it can end that element, and the script puts it on the page as text only. A policy in the file's head lets
+this script and this style work, each by its hash, lets pictures stand in the file itself, and forbids everything else.
 
 A weight w travels as one byte, q = round(255 sqrt(w)), and is (q / 255)^2 again: off by at most 0.004, and small ones
 keep their size, which entropy and coverage are made of. Nothing here explains, writes a file or opens a browser.
@@ -17,7 +17,6 @@ import html
 import json
 import math
 from collections.abc import Sequence
-from importlib import resources
 
 import numpy as np
 from jaxtyping import Float32
@@ -27,6 +26,7 @@ from seqloom.errors import SeqloomError
 from seqloom.probe.bins import MANY, bins_of, summed
 from seqloom.probe.explain import Explanation, Told
 from seqloom.probe.origins import Attribution
+from seqloom.probe.scripts import joined, static
 from seqloom.probe.tree import WORDS, Tree
 from seqloom.specials import BOS, SPECIALS
 
@@ -54,27 +54,27 @@ def page(
         raise SeqloomError("E_USAGE", "a page shows at least one answer")
     shown = [*explanations, *([] if before is None else [before])]
     edit: Plain = None if before is None else {"before": len(explanations), "command": command}
-    fates: dict[str, Plain] = {str(fate): words for fate, words in WORDS.items()}
     payload: dict[str, Plain] = {
         "title": title,
         "notes": list(notes),
-        "begin": SPECIALS[BOS],
-        "steps": STEPS,
-        "fates": fates,
+        **drawing(),
         "answers": [packed_answer(shown[0], attribution), *map(packed_answer, shown[1:])],
         "edit": edit,
         "method": None if attribution is None else attribution.method,
     }
-    return document(title, payload, _plainly(shown), ("view.js", "page.js"), ("page.css",))
+    return document(title, payload, _plainly(shown), "page.js", ("page.css",))
 
 
-def document(title: str, payload: Plain, plainly: str, scripts: Sequence[str], styles: Sequence[str]) -> str:
-    """A file of its own: `static/`'s scripts, in one scope, draw the payload; `plainly` is for who runs no scripts."""
-    static = resources.files("seqloom.probe") / "static"
-    script = "\n".join(
-        ["'use strict';", "(() => {", *((static / name).read_text("utf-8") for name in scripts), "})();"]
-    )
-    style = "\n".join((static / name).read_text("utf-8") for name in styles)
+def drawing() -> dict[str, Plain]:
+    """What the script must know of every answer that it draws."""
+    fates: dict[str, Plain] = {str(fate): words for fate, words in WORDS.items()}
+    return {"begin": SPECIALS[BOS], "steps": STEPS, "fates": fates}
+
+
+def document(title: str, payload: Plain, plainly: str, entry: str, styles: Sequence[str]) -> str:
+    """A file of its own: `static/`'s script draws the payload; `plainly` is for who runs no scripts."""
+    script = joined(entry)
+    style = "\n".join(static(name) for name in styles)
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; base-uri 'none'; "
         "form-action 'none'"
@@ -105,8 +105,7 @@ def document(title: str, payload: Plain, plainly: str, scripts: Sequence[str], s
 
 def still_document(title: str, body: str, styles: Sequence[str]) -> str:
     """A file of its own without any script: `body` is markup that its maker escaped."""
-    static = resources.files("seqloom.probe") / "static"
-    style = "\n".join((static / name).read_text("utf-8") for name in styles)
+    style = "\n".join(static(name) for name in styles)
     policy = f"default-src 'none'; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
     return f"""<!doctype html>
 <html lang="en">
@@ -155,6 +154,7 @@ def _hash(text: str) -> str:
 
 def packed_answer(found: Explanation, attribution: Attribution | None = None) -> dict[str, Plain]:
     most = MANY if found.grid is None else len(found.source)  # a region is drawn in its place, however many there are
+    is_binned = found.grid is None and found.frames > most  # positions are then not those that a model knows
     places, found = bins_of(found.frames, len(found.source), most), found.binned(most)
     stacks = {"source": found.weights, "within_source": found.within_source, "within_output": found.within_output}
     if attribution is not None:
@@ -167,6 +167,9 @@ def packed_answer(found: Explanation, attribution: Attribution | None = None) ->
         "answer": found.answer,
         "log_prob": number(found.log_prob),
         "truncated": found.truncated,
+        "between": None if found.between is None else list(found.between),
+        "ends": found.ends,
+        "binned": is_binned,
         "source": _side(found.source, found.read, found.text),
         "output": _side([told.token for told in found.output], found.said, found.answer),
         "steps": [_step(told) for told in found.output],

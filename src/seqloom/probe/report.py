@@ -132,7 +132,7 @@ def report_page(report: Report, most_bytes: int = MOST_BYTES) -> str:
 
     def filled(answers: list[Plain]) -> str:
         payload: dict[str, Plain] = {**begun, "answers": answers}
-        return document(report.title, payload, _plainly(report), ("view.js", "report.js"), ("page.css", "report.css"))
+        return document(report.title, payload, _plainly(report), "report.js", ("page.css", "report.css"))
 
     nothing: list[Plain] = [None] * len(report.sentences)
     room = most_bytes - len(filled(nothing).encode("utf-8"))

@@ -1,4 +1,4 @@
-"""The app: the contract's routes at the root, our own under /v1, and what keeps a server in order."""
+"""The app: the page and the contract's routes at the root, our own under /v1, and what keeps a server in order."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from starlette.responses import JSONResponse
 
 from seqloom import __version__
 from seqloom.errors import SeqloomError
-from seqloom.serve.guard import CONTRACT, Guard
+from seqloom.serve.guard import ASKING, CONTRACT, Guard
 from seqloom.serve.libretranslate import ContractError, LibreTranslate, in_contract
+from seqloom.serve.page import PATHS, Page
 from seqloom.serve.service import Service
 from seqloom.serve.v1 import V1
 from seqloom.web import logs
@@ -26,13 +27,14 @@ def guarded(service: Service, names: Collection[str] = ()) -> Guard:
     app = FastAPIOffline(title="seqloom", version=__version__, openapi_url="/v1/openapi.json", redoc_url=None)
     app.include_router(LibreTranslate(service).router)
     app.include_router(V1(service).router)
+    app.include_router(Page().router)
     Upkeep(service).join(app)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _refusal)
     app.add_exception_handler(SeqloomError, _refusal)
     app.add_exception_handler(Exception, _refusal)  # our own mistakes, which the guard logs
     routes = {str(getattr(route, "path", "")) for route in app.routes}
-    routes |= {*CONTRACT, *(f"/v1/{name}" for name in ("predict", "score", "explain", "models"))}
+    routes |= {*CONTRACT, *ASKING, *PATHS, "/v1/models"}
     return Guard(app, service, routes, tuple(name.lower() for name in names))
 
 

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from pydantic import Field
 
@@ -64,10 +64,10 @@ class _Job:
 class _Stream:
     """Pieces in the making, and where they go."""
 
-    begin: Callable[[], Iterator[str]]
+    begin: Callable[[], Iterator[object]]
     loop: asyncio.AbstractEventLoop
-    told: asyncio.Queue[str | Exception | None] = field(default_factory=asyncio.Queue)
-    pieces: Iterator[str] | None = None
+    told: asyncio.Queue[object] = field(default_factory=asyncio.Queue)
+    pieces: Iterator[object] | None = None
     gone: bool = False
 
 
@@ -126,8 +126,8 @@ class Batcher:
         finally:  # also when whoever asked has left
             self._forget(job)
 
-    async def stream(self, begin: Callable[[], Iterator[str]]) -> AsyncIterator[str]:
-        """Pieces as they are made."""
+    async def stream(self, begin: Callable[[], Iterator[A]]) -> AsyncIterator[A]:
+        """Pieces as they are made; none of them is None."""
         stream = _Stream(begin, asyncio.get_running_loop())
         with self._changed:
             self.refuse_full()
@@ -138,7 +138,7 @@ class Batcher:
             while (piece := await asyncio.wait_for(stream.told.get(), until - time.monotonic())) is not None:
                 if isinstance(piece, Exception):
                     raise piece
-                yield piece
+                yield cast(A, piece)
         except TimeoutError:
             raise self._late() from None
         finally:
@@ -252,7 +252,7 @@ class Batcher:
                     self._streams.append(stream)
 
     def _goes_on(self, stream: _Stream) -> bool:
-        piece: str | Exception | None
+        piece: object
         try:
             if stream.pieces is None:
                 stream.pieces = stream.begin()
@@ -260,7 +260,7 @@ class Batcher:
         except Exception as error:
             piece = error
         _told(stream.loop, stream.told.put_nowait, piece)
-        return isinstance(piece, str)
+        return piece is not None and not isinstance(piece, Exception)
 
 
 def _waits(job: _Job) -> bool:

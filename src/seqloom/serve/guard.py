@@ -14,14 +14,17 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from seqloom.serve.limits import Limits
 from seqloom.serve.service import ClientGoneError, Service
 from seqloom.web import logs
-from seqloom.web.door import Body, address, bearer, refuse_foreign, refuse_large, refuse_other_types
+from seqloom.web.door import FORM, JSON, Body, address, bearer, refuse_foreign, refuse_large, refuse_other_types
 from seqloom.web.refusals import Refusal, refused
 
 CONTRACT = ("/translate", "/detect", "/languages", "/frontend/settings", "/health")  # those of LibreTranslate
 OPEN = (*CONTRACT, "/ready", "/v1/openapi.json")  # that need no key of /v1
-ASKING = ("/translate", "/v1/predict", "/v1/score", "/v1/explain")  # a model
+UPLOADS = ("/v1/predict/file", "/v1/explain/file")
+ASKING = ("/translate", "/v1/predict", "/v1/score", "/v1/explain", "/v1/neighbours", "/v1/rank", *UPLOADS)  # a model
+MOST_UPLOADS = 16  # at once: each is held in memory until it is answered
 VERBS = ("GET", "HEAD", "POST", "OPTIONS")
 ELSEWHERE = "pages of another origin may use the routes of /translate only"
 GONE = 499  # in logs and figures: the client left
@@ -37,12 +40,15 @@ class Guard:
     service: Service
     routes: Collection[str]  # paths that exist; all others are one in the figures
     names: Collection[str] = field(default_factory=tuple)  # of this server, besides localhost and plain addresses
+    uploading: int = 0  # files that are in memory now
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         exchange = _Exchange(scope, receive, send, self.service)
         started_at = time.monotonic()
+        uploads = int(scope["path"] in UPLOADS)
+        self.uploading += uploads
         try:
             answer = self._at_the_door(scope)
             if answer is not None:
@@ -54,6 +60,8 @@ class Guard:
         except Exception as error:
             logs.trouble("failed", error, route=self._route(scope))
             await exchange.fail(refused(error))
+        finally:
+            self.uploading -= uploads
         elapsed, route = time.monotonic() - started_at, self._route(scope)
         self.service.figures.request(route, exchange.status, elapsed)
         verb = scope["method"] if scope["method"] in VERBS else "other"
@@ -67,16 +75,18 @@ class Guard:
         """An answer that needs no app: a refusal, or what a browser asks before a request of another origin."""
         headers, path = Headers(scope=scope), scope["path"]
         try:
-            refuse_large(headers, self.service.limits.body)
+            refuse_large(headers, cap(path, self.service.limits))
             if path in ASKING:  # before anything is read: under a flood refusals must cost little
                 self.service.batcher.refuse_full()
+            if path in UPLOADS and self.uploading > MOST_UPLOADS:  # this one is counted
+                raise Refusal("E_BUSY", f"{MOST_UPLOADS} files wait already", fix="ask again in a moment")
             if path in CONTRACT:
                 return Response(status_code=204, headers=PREFLIGHT) if scope["method"] == "OPTIONS" else None
             refuse_foreign(headers, self.names, ELSEWHERE)
             if (path.startswith("/v1/") and path not in OPEN) or path == "/metrics":
                 self.service.admit(_key(headers), address(scope))
             if path.startswith("/v1/") and scope["method"] == "POST":
-                refuse_other_types(headers)
+                refuse_other_types(headers, *(FORM if path in UPLOADS else JSON))
         except Refusal as refusal:
             body = refusal.body if path not in CONTRACT else {"error": refusal.what}
             return JSONResponse(body, refusal.status_code, refusal.headers)
@@ -89,7 +99,7 @@ class _Exchange:
     def __init__(self, scope: Scope, receive: Receive, send: Send, service: Service) -> None:
         self._receive, self._send, self._service = receive, send, service
         self._scope = scope
-        self.receive = Body(receive, service.limits.body).receive
+        self.receive = Body(receive, cap(scope["path"], service.limits)).receive
         self.status = 0  # 0: nothing was answered yet
 
     async def send(self, message: Message) -> None:
@@ -97,6 +107,7 @@ class _Exchange:
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
             headers["X-Content-Type-Options"] = "nosniff"
+            headers["Referrer-Policy"] = "no-referrer"
             if self._scope["path"] in CONTRACT:
                 headers.update(CORS)
             if self._service.draining:
@@ -112,3 +123,8 @@ class _Exchange:
 
 def _key(headers: Headers) -> str | None:
     return bearer(headers) or headers.get("x-api-key")
+
+
+def cap(path: str, limits: Limits) -> int:
+    """Bytes that a body may have there."""
+    return limits.upload if path in UPLOADS else limits.body

@@ -1,7 +1,7 @@
 """The LibreTranslate contract at the root, so that its clients work unchanged. Written from its public description.
 
 Parameters come as JSON, as a form or in the query. Errors are `{"error": "..."}`: 400 for bad values and a missing
-key, 403 for a wrong one, 429, 500; never 415 or 422. Texts only: neither html nor files.
+key, 403 for a wrong one, 429, 500; never 415 or 422. Texts and HTML (`markup.py`), no files.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from seqloom.api.model import Model
 from seqloom.api.options import BEAMS, Options
 from seqloom.config import kind_of
 from seqloom.serve.languages import Detector, name_of
+from seqloom.serve.markup import Markup
 from seqloom.serve.runs import languages
 from seqloom.serve.service import Service, while_there
 from seqloom.web.door import address
@@ -52,6 +53,7 @@ class _Wanted:
     source: str
     target: str
     alternatives: int
+    html: bool = False
 
 
 class LibreTranslate:
@@ -77,7 +79,8 @@ class LibreTranslate:
         wanted = self._wanted(given)
         detected: list[dict[str, object]] = []
         if wanted.source == "auto":
-            detected = await asyncio.to_thread(self._detected, wanted.texts, wanted.target)
+            read = [" ".join(_markup(text).texts) for text in wanted.texts] if wanted.html else wanted.texts
+            detected = await asyncio.to_thread(self._detected, read, wanted.target)
             sources = [str(one["language"]) for one in detected]
         else:
             sources = [wanted.source] * len(wanted.texts)
@@ -97,10 +100,31 @@ class LibreTranslate:
             for model in {id(model): model for model in models}.values():
                 places = [place for place, own in enumerate(models) if own is model]
                 texts = [wanted.texts[place] for place in places]
-                found |= zip(places, await self._translated(model, texts, wanted.alternatives), strict=True)
+                translated = self._marked_up if wanted.html else self._translated
+                found |= zip(places, await translated(model, texts, wanted.alternatives), strict=True)
         except Refusal as refusal:
             raise in_contract(refusal) from None
         return [found[place] for place in range(len(models))]
+
+    async def _marked_up(self, model: Model, texts: Sequence[str], alternatives: int) -> list[list[str]]:
+        """The same of HTML: what stands between its tags is translated, all of it together."""
+        documents = [_markup(text) for text in texts]
+        parts = [part for document in documents for part in document.texts]
+        if len(parts) > self.service.limits.entries:
+            what = f"Invalid request: {len(parts):,} texts between tags, the limit is {self.service.limits.entries:,}"
+            raise ContractError(400, what)
+        options = self.service.options(model, {"on_long": "split"})
+        if alternatives:
+            found = [said for part in parts for said in await self._translated(model, [part], alternatives)]
+        else:
+            answers = await self.service.answers(model, parts, options, sum(map(len, parts))) if parts else []
+            found = [[one.text] for one in answers]
+        told, left = [], iter(found)
+        for document in documents:
+            own = [next(left) for _ in document.texts]
+            ranks = range(max(map(len, own), default=1))
+            told.append([document.filled([said[min(rank, len(said) - 1)] for said in own]) for rank in ranks])
+        return told
 
     async def _translated(self, model: Model, texts: Sequence[str], alternatives: int) -> list[list[str]]:
         if not alternatives:
@@ -141,7 +165,7 @@ class LibreTranslate:
     async def languages(self) -> Response:
         """Codes that can be translated from, and to what."""
         targets: dict[str, list[str]] = {}
-        for source, target in map(languages, self.service.runs.models):
+        for source, target in map(languages, self.service.runs.translators):
             targets.setdefault(source, []).append(target)
             targets.setdefault(target, [])
         told = [{"code": code, "name": name_of(code), "targets": found} for code, found in targets.items()]
@@ -149,7 +173,7 @@ class LibreTranslate:
 
     async def settings(self) -> Response:
         """What a page needs to know before it asks."""
-        source, target = languages(self.service.runs.models[0])
+        source, target = next(map(languages, self.service.runs.translators), ("", ""))
         return JSONResponse(
             {
                 "apiKeys": self.service.keys is not None,
@@ -195,10 +219,10 @@ class LibreTranslate:
     def _wanted(self, given: Parameters) -> _Wanted:
         texts, single = _texts(given, self.service.limits.characters, self.service.limits.batch)
         form = given.get("format") or "text"
-        if form != "text":
+        if form not in ("text", "html"):
             raise ContractError(400, f"{form} format is not supported")
         source, target = (_word(given, name) for name in ("source", "target"))
-        return _Wanted(texts, single, source, target, self._alternatives(given))
+        return _Wanted(texts, single, source, target, self._alternatives(given), form == "html")
 
     def _alternatives(self, given: Parameters) -> int:
         try:
@@ -212,7 +236,7 @@ class LibreTranslate:
 
     def _detected(self, texts: Sequence[str], target: str) -> list[dict[str, object]]:
         """Of every text the likeliest of the languages that can be translated from."""
-        sources = [source for source, reached in map(languages, self.service.runs.models) if reached == target]
+        sources = [source for source, reached in map(languages, self.service.runs.translators) if reached == target]
         if not sources:
             raise ContractError(400, f"{target} is not supported")
         likeliest = [next(iter(self.detector.ranked(text, sources)), (sources[0], 0.0)) for text in texts]
@@ -222,12 +246,19 @@ class LibreTranslate:
         found = self.service.runs.between(source, target)
         if found is not None:
             return found
-        known = {code for model in self.service.runs.models for code in languages(model)}
+        known = {code for model in self.service.runs.translators for code in languages(model)}
         for code in (source, target):
             if code not in known:
                 raise ContractError(400, f"{code} is not supported")
         what = f"{name_of(target)} ({target}) is not available as a target language from {name_of(source)} ({source})"
         raise ContractError(400, what)
+
+
+def _markup(text: str) -> Markup:
+    try:
+        return Markup(text)
+    except ValueError as error:
+        raise ContractError(400, f"Invalid request: not HTML that can be read: {error}") from None
 
 
 def _texts(given: Parameters, characters: int, batch: int) -> tuple[list[str], bool]:

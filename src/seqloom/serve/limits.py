@@ -31,6 +31,7 @@ class Limits(Settings):
     max_ratio: float = Field(4.0, gt=0)  # the same, per token of the source
     entries: int = Field(1000, ge=1)  # of a list among the options
     body: int = Field(1_000_000, ge=1)  # bytes
+    upload: int = Field(10_000_000, ge=1)  # bytes, where a file is sent
     rate: str = "600/minute"  # requests of one key or address; none: no limit
 
     @field_validator("rate")

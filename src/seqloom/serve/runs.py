@@ -1,4 +1,8 @@
-"""The runs that are served: loaded at the start, found by name or by languages, loaded anew when they change."""
+"""The runs that are served: loaded at the start, found by name or by languages, loaded anew when they change.
+
+Most write an answer. Some read pictures or sound, which clients send as files and never name by a path; some rank given
+texts. Who asks for a run says what it is asked for, so that none is asked for what it cannot do.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,29 @@ from pathlib import Path
 
 from seqloom.api.load import find_bundle, load
 from seqloom.api.model import Model
+from seqloom.api.retriever import Retriever, load_retriever, ranks
 from seqloom.bundle import CARD
 from seqloom.errors import SeqloomError, nearest
 from seqloom.web.refusals import Refusal
 
-Opened = Callable[[Path], Model]
 Mark = tuple[int, int, int]  # of a card: when it was written, its size, its place on disk
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A run in memory: one of both."""
+
+    writer: Model | None = None
+    ranker: Retriever | None = None
+
+    @property
+    def name(self) -> str:
+        one = self.writer or self.ranker
+        assert one is not None
+        return one.name
+
+
+Opened = Callable[[Path], Loaded]
 
 
 @dataclass(frozen=True)
@@ -24,18 +45,18 @@ class Opening:
     threads: int | None = None
     int8: bool = False
 
-    def __call__(self, path: Path) -> Model:
-        model = load(path, device=self.device, threads=self.threads, int8=self.int8)
-        if model.codecs.source.settings.in_files:
-            what = "this run reads pictures or sound from files, and a client's paths are not to be opened here"
-            raise SeqloomError("E_USAGE", what, where=str(path), fix="serve runs that read text; 'predict' reads files")
-        return model
+    def __call__(self, path: Path) -> Loaded:
+        if ranks(path):
+            ranker = load_retriever(path, device=self.device, threads=self.threads)
+            ranker.index  # noqa: B018 - one without an index is refused now, not at the first request
+            return Loaded(ranker=ranker)
+        return Loaded(load(path, device=self.device, threads=self.threads, int8=self.int8))
 
 
 @dataclass
 class _Served:
     path: Path
-    model: Model
+    loaded: Loaded
     mark: Mark | None
 
 
@@ -48,15 +69,30 @@ class Runs:
         self._heed: Callable[[], None] | None = None
         for path in paths:
             mark = marked(path)
-            model = opened(path)
-            if model.name in self._served:
-                what = f"two runs are called {model.name!r}"
+            loaded = opened(path)
+            if loaded.name in self._served:
+                what = f"two runs are called {loaded.name!r}"
                 raise SeqloomError("E_USAGE", what, where=str(path), fix="clients name runs: rename one of the folders")
-            self._served[model.name] = _Served(path, model, mark)
+            self._served[loaded.name] = _Served(path, loaded, mark)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._served)
+
+    @property
+    def loaded(self) -> list[tuple[Path, Loaded]]:
+        """Every run, and where it lies."""
+        return [(served.path, served.loaded) for served in self._served.values()]
 
     @property
     def models(self) -> list[Model]:
-        return [served.model for served in self._served.values()]
+        """Those that write, whatever they read."""
+        return [loaded.writer for _, loaded in self.loaded if loaded.writer is not None]
+
+    @property
+    def translators(self) -> list[Model]:
+        """Those that read texts and write: what clients of LibreTranslate know."""
+        return [model for model in self.models if not model.codecs.source.settings.in_files]
 
     def heed(self, heed: Callable[[], None]) -> None:
         """Let every model ask this while it searches, also those that are loaded later."""
@@ -64,18 +100,35 @@ class Runs:
         for model in self.models:
             model.heed = heed
 
-    def model(self, name: str | None) -> Model:
-        """The one of this name, or the first; E_VALUE where there is none."""
-        if name is None:
-            return self.models[0]
-        if name not in self._served:
+    def model(self, name: str | None, files: bool = False) -> Model:
+        """The one of this name, or the first; E_VALUE where there is none that reads texts (or `files`)."""
+        found = self._find(name).writer
+        if found is None:
+            raise Refusal("E_VALUE", "model: this run ranks texts and writes none", fix="ask /v1/rank")
+        if found.codecs.source.settings.in_files and not files:
+            what = "model: this run reads files, and a client's paths are not opened here"
+            raise Refusal("E_VALUE", what, fix="send the file to /v1/predict/file or /v1/explain/file")
+        if files and not found.codecs.source.settings.in_files:
+            raise Refusal("E_VALUE", "model: this run reads texts, no files", fix="ask /v1/predict or /v1/explain")
+        return found
+
+    def ranker(self, name: str | None) -> Retriever:
+        """The same of those that rank texts."""
+        found = self._find(name).ranker
+        if found is None:
+            raise Refusal("E_VALUE", "model: this run writes texts and ranks none", fix="ask /v1/predict")
+        return found
+
+    def _find(self, name: str | None) -> Loaded:
+        chosen = self.names[0] if name is None else name
+        if chosen not in self._served:
             known = ", ".join(self._served)
-            raise Refusal("E_VALUE", f"model: no such run{nearest(name, self._served)}", fix=f"served here: {known}")
-        return self._served[name].model
+            raise Refusal("E_VALUE", f"model: no such run{nearest(chosen, self._served)}", fix=f"served here: {known}")
+        return self._served[chosen].loaded
 
     def between(self, source: str, target: str) -> Model | None:
-        """The first that reads and writes these languages."""
-        return next((model for model in self.models if languages(model) == (source, target)), None)
+        """The first that reads and writes texts of these languages."""
+        return next((model for model in self.translators if languages(model) == (source, target)), None)
 
     def changed(self) -> list[str]:
         """Names of those whose bundle is another than the one that was loaded."""
@@ -88,9 +141,10 @@ class Runs:
         """
         served = self._served[name]
         served.mark = marked(served.path)
-        model = self._opened(served.path)
-        model.heed = self._heed
-        served.model = model
+        loaded = self._opened(served.path)
+        if loaded.writer is not None:
+            loaded.writer.heed = self._heed
+        served.loaded = loaded
 
 
 def languages(model: Model) -> tuple[str, str]:

@@ -62,7 +62,7 @@ class Server(Listening):
 
     def reload_all(self) -> None:
         """Load every run anew, without a pause."""
-        names = [model.name for model in self.service.runs.models]
+        names = self.service.runs.names
         threading.Thread(target=self._reload, args=(names,), daemon=True).start()
 
     async def _watch(self) -> None:

@@ -45,6 +45,8 @@ class Service:
     keys: Keys | None = None
     deterministic: bool = False  # every answer equals `predict --deterministic`, byte for byte
     draining: bool = False  # it ends soon: nobody new should come
+    at_home: bool = False  # only whoever sits at this machine asks: where runs lie is no secret
+    shows_examples: bool = False  # training examples may be shown
 
     @staticmethod
     def of(
@@ -121,7 +123,7 @@ class Service:
         (answer,) = await self.batcher.ask(Question(object(), [None], cost, lambda _: [work()]))
         return answer
 
-    def stream(self, pieces: Callable[[], Iterator[str]]) -> AsyncIterator[str]:
+    def stream(self, pieces: Callable[[], Iterator[T]]) -> AsyncIterator[T]:
         return self.batcher.stream(pieces)
 
 

@@ -1,46 +1,56 @@
-"""seqloom's own routes: predict, score, explain, models."""
+"""seqloom's own routes: predict, score, explain, neighbours, rank, models; and files for runs that read them."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import AsyncIterator, Sequence
-from typing import Literal, Self
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, TypeVar
 
 from fastapi import APIRouter
-from pydantic import Field, model_validator
+from fastapi.exceptions import RequestValidationError
+from pydantic import Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from seqloom.api import asked as plainly
+from seqloom.api.matched import explain_match
 from seqloom.api.model import Model, PairScore
 from seqloom.api.options import Options
 from seqloom.api.predictions import Prediction
 from seqloom.api.stream import refuse_streaming
-from seqloom.config import Plain, Settings
+from seqloom.config import Plain, Settings, kind_of
 from seqloom.data.examples import Inputs
 from seqloom.errors import SeqloomError
-from seqloom.probe.edits import Edits, Look, Silence
 from seqloom.probe.explain import Explanation
+from seqloom.serve.asked import Asked, Text
+from seqloom.serve.explaining import ExplainFile, Explaining, ExplainRequest, Looked, bounded
+from seqloom.serve.nearby import Nearby
+from seqloom.serve.runs import Loaded
 from seqloom.serve.service import Service, while_there
+from seqloom.serve.uploads import Upload, received
 from seqloom.web.refusals import Refusal, refused
 from seqloom.wiring import parameters
 
-MOST_WEIGHTS = 1_000_000  # numbers of one explanation
 Part = Literal["tokens", "scores", "alignment", "attention", "beam"]
-Text = str | dict[str, str]
-
-
-class Asked(Settings):
-    """What every body must be."""
-
-    @model_validator(mode="after")
-    def _is_unicode(self) -> Self:
-        """JSON can write halves of characters (`\\ud800`), which no text has."""
-        try:
-            json.dumps(self.model_dump(), ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise ValueError("a text is not valid Unicode: it holds half of a surrogate pair") from None
-        return self
+T = TypeVar("T", bound=Asked)
+FORM: dict[str, object] = {  # how /docs describes a form with a file
+    "requestBody": {
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file"],
+                    "properties": {
+                        "file": {"type": "string", "format": "binary"},
+                        "request": {"type": "string", "description": "JSON: as without a file, extras for the input"},
+                    },
+                }
+            }
+        }
+    }
+}
 
 
 class PredictRequest(Asked):
@@ -67,35 +77,53 @@ class ScoreRequest(Asked):
     model: str | None = None
 
 
-class ExplainRequest(Asked):
-    """A text to look at closely: its answer, or what the model thinks of a given target."""
+class PredictFile(Asked):
+    """How a file that is sent beside it is answered; `extras` are further sources by name."""
+
+    extras: dict[str, str] = Field(default_factory=dict)
+    model: str | None = None
+    n_best: int | None = Field(None, ge=1)
+    prefix: str | None = None
+    options: dict[str, object] = Field(default_factory=dict)
+    wanted: list[Literal["tokens", "scores"]] = Field(["tokens", "scores"])
+
+
+class NearbyRequest(Asked):
+    """A text whose nearest training examples are asked for."""
 
     input: Text
     model: str | None = None
-    target: str | None = None
-    likeliest: int = Field(5, ge=1, le=100)
-    attend: list[str] = Field(default_factory=list, max_length=1000)  # STEP=POSITION: look there instead
-    mask_heads: list[str] = Field(default_factory=list, max_length=1000)  # LAYER.HEAD
-    options: dict[str, object] = Field(default_factory=dict)
+    count: int = Field(5, ge=1, le=50)
+
+
+class RankRequest(Asked):
+    """A text to rank the candidates of an index for."""
+
+    input: Text
+    model: str | None = None
+    top: int = Field(5, ge=1)
+    match: bool = False  # which words carried the best one's match
 
 
 class V1:
     """The routes of one service."""
 
     def __init__(self, service: Service) -> None:
-        self.service = service
+        self.service, self.nearby = service, Nearby()
         self.router = APIRouter(prefix="/v1")
         self.router.add_api_route("/predict", self.predict, methods=["POST"], response_model=None)
         self.router.add_api_route("/score", self.score, methods=["POST"], response_model=None)
         self.router.add_api_route("/explain", self.explain, methods=["POST"], response_model=None)
+        self.router.add_api_route("/neighbours", self.neighbours, methods=["POST"], response_model=None)
+        self.router.add_api_route("/rank", self.rank, methods=["POST"], response_model=None)
+        for path, answer in (("/predict/file", self.predict_file), ("/explain/file", self.explain_file)):
+            self.router.add_api_route(path, answer, methods=["POST"], response_model=None, openapi_extra=FORM)
         self.router.add_api_route("/models", self.models, methods=["GET"], response_model=None)
 
     async def predict(self, request: Request, asked: PredictRequest) -> Response:
         """Answers to texts: each as a line of `seqloom predict --format jsonl`. `stream`: server-sent events."""
         model = self.service.runs.model(asked.model)
-        short = {"n_best": asked.n_best, "prefix": asked.prefix}
-        wishes = {**asked.options, **{name: value for name, value in short.items() if value is not None}}
-        options = self.service.options(model, wishes)
+        options = self._wishes(model, asked.options, asked.n_best, asked.prefix)
         texts: Sequence[Inputs] = asked.inputs if isinstance(asked.inputs, list) else [asked.inputs]
         if asked.stream:
             return self._streamed(model, texts, options)
@@ -114,13 +142,13 @@ class V1:
         self.service.limits.refuse_texts(texts)
         refuse_streaming(options)
         pieces = self.service.stream(lambda: model.stream(texts[0], **dict(options)))
-        return StreamingResponse(_events(pieces), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+        return _sent(pieces)
 
     async def _inside(
         self, model: Model, text: Inputs, options: Options, parts: Sequence[str], said: str
     ) -> dict[str, Plain]:
         def look() -> dict[str, Plain]:
-            explanation = _bounded(model.explain(text, **dict(options)))
+            explanation = bounded(model.explain(text, **dict(options)))
             if explanation.answer != said:
                 what = f"{parts[0]} is that of one search over one sentence"
                 raise Refusal("E_VALUE", what, fix="ask one sentence at a time, without risk and penalties")
@@ -138,33 +166,159 @@ class V1:
     async def explain(self, request: Request, asked: ExplainRequest) -> Response:
         """Why the model answers as it does: weights, probabilities, the beam; as `seqloom explain --json`."""
         model = self.service.runs.model(asked.model)
-        options = self.service.options(model, asked.options)
-        characters = self.service.limits.refuse_texts([asked.input]) + len(asked.target or "")
-        edits = Edits(tuple(map(Look.parse, asked.attend)), tuple(map(Silence.parse, asked.mask_heads)))
+        look = self._look(model, asked, None)
+        characters = self.service.limits.refuse_texts([asked.input]) + asked.characters
+        if asked.stream:
+            return _sent(self.service.stream(lambda: look.steps(asked.input)))
 
-        def look() -> bytes:  # written in the thread that answers, too: it may be long
-            shown = model.explain(asked.input, asked.target, edits, asked.likeliest, **dict(options))
-            told = {"model": model.name, **_bounded(shown).as_dict()}
-            return json.dumps(told, ensure_ascii=False, allow_nan=False).encode()
+        def answer() -> bytes:  # written in the thread that answers, too: it may be long
+            return _last(look.steps(asked.input)) if asked.reference is not None else look.whole(asked.input)
 
-        return Response(await while_there(request, self.service.alone(look, characters)), media_type="application/json")
+        body = await while_there(request, self.service.alone(answer, characters))
+        return Response(body, media_type="application/json")
+
+    def _look(self, model: Model, asked: Explaining, name: str | None) -> Looked:
+        if asked.characters > self.service.limits.characters:
+            what = f"characters: {asked.characters:,} characters, the limit is {self.service.limits.characters:,}"
+            raise Refusal("E_LIMIT", what, fix="ask for less at once")
+        return Looked(model, asked, self.service.options(model, asked.options), name)
+
+    async def explain_file(self, request: Request) -> Response:
+        """The same of a file, for runs that read pictures, sound or arrays: parts `request` (JSON) and `file`."""
+        upload = await received(request, self.service.limits.upload)
+        asked = _read(ExplainFile, upload)
+        look = self._look(self.service.runs.model(asked.model, files=True), asked, upload.name)
+        self.service.limits.refuse_texts([asked.extras])
+
+        def steps() -> Iterator[str | bytes]:
+            with upload.on_disk() as path:
+                yield from look.steps({"source": path, **asked.extras})
+
+        if asked.stream:
+            return _sent(self.service.stream(steps))
+        body = await while_there(request, self.service.alone(lambda: _last(steps()), len(upload.content)))
+        return Response(body, media_type="application/json")
+
+    async def predict_file(self, request: Request) -> Response:
+        """The answer to a file: parts `request` (JSON) and `file`."""
+        upload = await received(request, self.service.limits.upload)
+        asked = _read(PredictFile, upload)
+        model = self.service.runs.model(asked.model, files=True)
+        options = self._wishes(model, asked.options, asked.n_best, asked.prefix)
+        self.service.limits.refuse_texts([asked.extras])
+
+        def answer() -> dict[str, Plain]:
+            with upload.on_disk() as path:
+                (found,) = model.predict([{"source": path, **asked.extras}], options)
+            return {**_told(found, asked.wanted), "source": upload.name}
+
+        told = await while_there(request, self.service.alone(answer, len(upload.content)))
+        return JSONResponse({"model": model.name, "predictions": [told]})
+
+    async def neighbours(self, request: Request, asked: NearbyRequest) -> Response:
+        """The training examples whose states are nearest to a text's, where this server shows them."""
+        if not self.service.shows_examples:
+            what = "training examples are not shown to others"
+            raise Refusal("E_VALUE", what, fix="whoever serves the run may start it with --examples")
+        model = self.service.runs.model(asked.model)
+        self.service.limits.refuse_texts([asked.input])
+
+        async def found() -> dict[str, Plain]:
+            told: dict[str, Plain] = {}
+            async for step in self.service.stream(lambda: self.nearby.steps(model, asked.input, asked.count)):
+                told = step if isinstance(step, dict) else told
+            return told
+
+        return JSONResponse({"model": model.name, **await while_there(request, found())})
+
+    async def rank(self, request: Request, asked: RankRequest) -> Response:
+        """The candidates of a run's index that suit a text best; as `seqloom predict --top --format jsonl`."""
+        ranker = self.service.runs.ranker(asked.model)
+        characters = self.service.limits.refuse_texts([asked.input])
+        if asked.top > self.service.limits.n_best:
+            what = f"n_best: {asked.top:,} outputs, the limit is {self.service.limits.n_best:,}"
+            raise Refusal("E_LIMIT", what, fix="ask for less at once")
+
+        def answer() -> dict[str, Plain]:
+            top = min(asked.top, len(ranker.index))
+            (ranking,) = ranker.predict([asked.input], plainly.Asked(n_best=top, split=False), name="input")
+            match = {"match": explain_match(ranker, asked.input).as_dict()} if asked.match else {}
+            return {**ranking.as_dict(), **match}
+
+        told = await while_there(request, self.service.alone(answer, characters))
+        return JSONResponse({"model": ranker.name, **told})
 
     async def models(self) -> Response:
         """The runs that are served here, and how much may be asked of them."""
-        told = [
-            {
-                "name": model.name,
-                "languages": model.recipe.languages.model_dump(),
-                "extras": list(model.codecs.extras),
-                "parameters": parameters(model.network),
-                "attention": bool(model.network.attention_taps),
-            }
-            for model in self.service.runs.models
-        ]
-        return JSONResponse({"models": told, "limits": self.service.limits.model_dump()})
+        told = [{**_about(loaded), **self._home(path)} for path, loaded in self.service.runs.loaded]
+        shows = {"examples": self.service.shows_examples}
+        return JSONResponse({"models": told, "limits": self.service.limits.model_dump(), **shows})
+
+    def _home(self, path: Path) -> dict[str, Plain]:
+        """Where a run lies, for who sits at this machine: command lines need it."""
+        return {"path": str(path)} if self.service.at_home else {}
+
+    def _wishes(self, model: Model, options: Mapping[str, object], n_best: int | None, prefix: str | None) -> Options:
+        short = {"n_best": n_best, "prefix": prefix}
+        return self.service.options(
+            model, {**options, **{name: value for name, value in short.items() if value is not None}}
+        )
 
 
-def _told(prediction: Prediction, wanted: Sequence[Part]) -> dict[str, Plain]:
+def _about(loaded: Loaded) -> dict[str, Plain]:
+    """What a client must know of a run before it asks."""
+    if loaded.ranker is not None:
+        ranker = loaded.ranker
+        return {
+            "name": ranker.name,
+            "languages": ranker.recipe.languages.model_dump(),
+            "extras": list(ranker.codecs.extras),
+            "parameters": parameters(ranker.network),
+            "attention": False,
+            "reads": "text",
+            "writes": "ranking",
+            "candidates": len(ranker.index),
+        }
+    model = loaded.writer
+    assert model is not None
+    codec = model.codecs.source
+    return {
+        "name": model.name,
+        "languages": model.recipe.languages.model_dump(),
+        "extras": list(model.codecs.extras),
+        "parameters": parameters(model.network),
+        "attention": bool(model.network.attention_taps),
+        "reads": kind_of(codec.settings),
+        **({"files": list(codec.suffixes)} if codec.settings.in_files else {}),
+        "writes": _writes(model),
+    }
+
+
+def _writes(model: Model) -> str:
+    """What its outputs are, in a word."""
+    kinds = model.recipe.model
+    known = {"continuation": kinds.continues, "tags": kinds.in_place, "number": kinds.measures, "span": kinds.points}
+    known |= {"labels": kinds.labels}
+    return next((name for name, is_so in known.items() if is_so), "text")
+
+
+def _read(form: type[T], upload: Upload) -> T:
+    """What was asked beside a file, judged as bodies are."""
+    try:
+        return form.model_validate_json(upload.request)
+    except ValidationError as error:
+        found = [{**item, "loc": ("request", *item["loc"])} for item in error.errors()]
+        raise RequestValidationError(found) from None
+
+
+def _last(steps: Iterator[str | bytes]) -> bytes:
+    """What is told at the end."""
+    *_, last = steps
+    assert isinstance(last, bytes)
+    return last
+
+
+def _told(prediction: Prediction, wanted: Sequence[str]) -> dict[str, Plain]:
     """A prediction without what nobody asked for."""
     hidden = {"tokens"} - set(wanted) | (set() if "scores" in wanted else {"score", "log_prob", "token_scores"})
     told = prediction.as_dict()
@@ -187,14 +341,6 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _bounded(shown: Explanation) -> Explanation:
-    count = shown.weights.size + shown.within_source.size + shown.within_output.size
-    if count > MOST_WEIGHTS:
-        what = f"{count:,} weights, the limit is {MOST_WEIGHTS:,}"
-        raise Refusal("E_LIMIT", what, fix="explain a shorter text")
-    return shown
-
-
 def _alignment(shown: Explanation) -> Plain:
     """Of every output token the source token that was looked at most, both counted from 0."""
     if not len(shown.weights):
@@ -214,18 +360,30 @@ def _beam(shown: Explanation) -> Plain:
 INSIDE = {"alignment": _alignment, "attention": _attention, "beam": _beam}
 
 
-async def _events(pieces: AsyncIterator[str]) -> AsyncIterator[str]:
-    """Pieces as server-sent events, then one that says it was all, or what went wrong."""
-    said = ""
+def _sent(pieces: AsyncIterator[str] | AsyncIterator[str | bytes]) -> Response:
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(_events(pieces), media_type="text/event-stream", headers=headers)
+
+
+async def _events(pieces: AsyncIterator[str] | AsyncIterator[str | bytes]) -> AsyncIterator[bytes]:
+    """Pieces as server-sent events, then one that says it was all, or what went wrong. JSON is told as it is."""
+    said, last = "", b""
     try:
         async for piece in pieces:
+            if isinstance(piece, bytes):
+                last = piece
+                continue
             said += piece
-            yield _event("piece", {"text": piece})
+            yield _event("piece", _json({"text": piece}))
     except Exception as error:
-        yield _event("error", refused(error).body)
+        yield _event("error", _json(refused(error).body))
         return
-    yield _event("done", {"text": said})
+    yield _event("done", last or _json({"text": said}))
 
 
-def _event(name: str, told: object) -> str:
-    return f"event: {name}\ndata: {json.dumps(told, ensure_ascii=False)}\n\n"
+def _json(told: object) -> bytes:
+    return json.dumps(told, ensure_ascii=False).encode()
+
+
+def _event(name: str, data: bytes) -> bytes:
+    return b"event: " + name.encode() + b"\ndata: " + data + b"\n\n"

@@ -17,6 +17,7 @@ from starlette.types import Message, Receive, Scope
 from seqloom.web.refusals import Refusal
 
 BODY_SECONDS = 10.0  # for a whole body to arrive
+JSON, FORM = ("application/json", "a body of JSON"), ("multipart/form-data", "a form with a file")
 PAGE: Mapping[str, str] = {  # a page of ours: its own scripts and styles, nothing of any other place
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -63,11 +64,11 @@ def _large(most: int) -> Refusal:
     return Refusal("E_LARGE", f"the body is over {most:,} bytes", fix="ask for less at once")
 
 
-def refuse_other_types(headers: Headers) -> None:
-    """E_MEDIA for a body that is not JSON."""
+def refuse_other_types(headers: Headers, wanted: str = JSON[0], told: str = JSON[1]) -> None:
+    """E_MEDIA for a body that is something else."""
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise Refusal("E_MEDIA", "a body of JSON is expected", fix="Content-Type: application/json")
+    if kind != wanted:
+        raise Refusal("E_MEDIA", f"{told} is expected", fix=f"Content-Type: {wanted}")
 
 
 def refuse_foreign(headers: Headers, names: Collection[str], told: str) -> None:

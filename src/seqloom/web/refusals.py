@@ -20,7 +20,7 @@ STATUSES: dict[str, int] = {
     "E_METHOD": 405,
     "E_SLOW": 408,  # a body that does not come
     "E_LARGE": 413,  # a body over the cap
-    "E_MEDIA": 415,  # a body of another type than JSON
+    "E_MEDIA": 415,  # a body of another type than is expected
     "E_VALUE": 422,  # a key or value that cannot be
     "E_LIMIT": 422,  # over a limit of this server
     "E_RATE": 429,  # over the rate limit

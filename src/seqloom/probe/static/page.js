@@ -1,14 +1,12 @@
-/* The page of some explained answers, after view.js: the list of them, and what edits changed. */
+/* The page of some explained answers: the list of them, and what edits changed. */
+import { el, header, turning } from './elements.js';
+import { View } from './view.js';
+import { apart, short } from './wording.js';
 
-/** A text whose words that the other has not got, between what both begin and end with, are marked. */
-function differing(text, other) {
-  const mine = text.split(' '), theirs = other.split(' ');
-  let first = 0, last = 0;
-  while (first < Math.min(mine.length, theirs.length) && mine[first] === theirs[first]) first += 1;
-  while (last < Math.min(mine.length, theirs.length) - first && mine.at(-1 - last) === theirs.at(-1 - last)) last += 1;
-  const between = [mine.slice(0, first), mine.slice(first, mine.length - last), mine.slice(mine.length - last)].map((words) => words.join(' '));
-  return [between[0], first ? ' ' : '', el('mark', {}, between[1]), last ? ' ' : '', between[2]];
-}
+const data = JSON.parse(document.getElementById('data').textContent);
+const view = new View(data), parts = {};
+
+const differing = (text, other) => apart(text, other).map(([part, differs]) => (differs ? el('mark', {}, part) : part));
 function edited() {
   const before = data.answers[data.edit.before].answer, after = data.answers[0].answer;
   return el('section', { class: 'edit' }, el('h2', {}, 'What if'),
@@ -27,7 +25,7 @@ function list() {
   const lines = data.answers.map((one, index) => el('button', { type: 'button', title: one.text, onclick: () => choose(index) },
     el('span', { dir: 'auto' }, text(one, index)), el('span', { class: 'soft', dir: 'auto' }, one.answer)));
   parts.list = el('ol', {}, ...lines.map((line) => el('li', {}, line)));
-  const step = (by, sign, name) => el('button', { type: 'button', class: 'plain', 'aria-label': name, onclick: () => choose(store.at + by) }, sign);
+  const step = (by, sign, name) => el('button', { type: 'button', class: 'plain', 'aria-label': name, onclick: () => choose(view.store.at + by) }, sign);
   const many = el('span', { class: 'soft keys' }, `${data.answers.length} ${data.edit ? 'answers' : 'sentences'}`);
   const turns = el('div', { class: 'turn' }, step(-1, '←', 'previous'), step(1, '→', 'next'), parts.select, many);
   return el('nav', { class: 'answers', 'aria-label': 'sentences' }, turns, parts.list);
@@ -35,7 +33,7 @@ function list() {
 function choose(index) {
   if (index < 0 || index >= data.answers.length) return;
   if (data.answers.length > 1) history.replaceState(null, '', `#${index + 1}`);
-  drawAnswer(index);
+  view.drawAnswer(index);
   parts.select && (parts.select.value = index);
   parts.list?.querySelectorAll('button').forEach((button, place) => {
     button.setAttribute('aria-current', place === index);
@@ -44,9 +42,9 @@ function choose(index) {
 }
 function build() {
   const many = data.answers.length > 1;
-  document.body.prepend(header(),
-    el('div', { class: `frame${many ? ' many' : ''}` }, ...(many ? [list()] : []), panes(...(data.edit ? [edited()] : []))));
-  turning((by) => choose(store.at + by));
+  document.body.prepend(header(data),
+    el('div', { class: `frame${many ? ' many' : ''}` }, ...(many ? [list()] : []), view.panes(...(data.edit ? [edited()] : []))));
+  turning((by) => choose(view.store.at + by));
   choose(Math.max(0, Math.min(data.answers.length, parseInt(location.hash.slice(1), 10) || 1) - 1));
 }
 build();

@@ -1,4 +1,10 @@
-/* The report of a run, after view.js: scores, curves, lengths, diagnoses, the map of states, and a page per sentence. */
+/* The report of a run: scores, curves, lengths, diagnoses, the map of states, and a page per sentence. */
+import { el, header, svg, turning } from './elements.js';
+import { View } from './view.js';
+import { percent, short, visible, whole } from './wording.js';
+
+const data = JSON.parse(document.getElementById('data').textContent);
+const view = new View(data), parts = {};
 
 const told = data.report, { sentences, systems } = told;
 const digits = (value, most = 4) => (value === null ? '–' : Number(value.toPrecision(most)).toLocaleString('en', { maximumFractionDigits: 6 }));
@@ -452,7 +458,7 @@ function showSentence(index) {
   const has = Boolean(data.answers[index]);
   parts.look.hidden = !has;
   parts.bare.hidden = has;
-  if (has) drawAnswer(index);
+  if (has) view.drawAnswer(index);
   window.scrollTo(0, 0);
   parts.heading.focus({ preventScroll: true });
 }
@@ -484,7 +490,7 @@ function sentencePage() {
   parts.home = el('a', { class: 'plain', href: '#' }, 'back to the report');
   parts.about = el('div');
   parts.bare = el('p', { class: 'soft' }, 'There is no map of this one: it was passed over, answered in parts, or had no room left in this file.');
-  parts.look = panes();
+  parts.look = view.panes();
   const step = (by, text, name) => el('button', { type: 'button', class: 'plain', 'aria-label': name, onclick: () => turnBy(by) }, text);
   const bar = el('nav', { class: 'turn', 'aria-label': 'sentences' }, parts.home, step(-1, '←', 'previous'), step(1, '→', 'next'));
   return el('div', { class: 'frame one', hidden: true }, bar, el('section', {}, parts.heading, parts.about, parts.bare), parts.look);
@@ -498,7 +504,7 @@ function overview() {
 
 parts.overview = overview();
 parts.sentence = sentencePage();
-document.body.prepend(header(), parts.overview, parts.sentence);
+document.body.prepend(header(data), parts.overview, parts.sentence);
 turning(turnBy);
 window.addEventListener('hashchange', route);
 route();
