@@ -17,7 +17,7 @@ from pathlib import Path
 from seqloom import runtime
 from seqloom.api.evaluate import evaluate
 from seqloom.api.load import load
-from seqloom.recipe import parameters
+from seqloom.wiring import parameters
 
 RESULT = Path(__file__).parent / "results" / "diagnosis.json"
 

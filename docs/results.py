@@ -75,6 +75,7 @@ ROWS = [  # task, recipe, result file, scores to show
             "Japanese": ("medium", "-jpn"),
             "English (SIGMORPHON 2021)": ("medium", "-eng"),
             "English (CMUdict)": ("large", ""),
+            "English (CMUdict), AdamW and SwiGLU, 140 epochs,": ("large", "-swiglu"),
         }.items()
     ),
     (
@@ -186,13 +187,20 @@ ROWS = [  # task, recipe, result file, scores to show
         "recipes/results/language.json",
         {"nll": "nats by letter", "bits_per_character": "bits"},
     ),
+    (
+        "letters of plays, one after the other (tiny Shakespeare), Transformer on a GPU",
+        "[language-large](recipes/language-large.yaml)",
+        "recipes/results/language-large.json",
+        {"nll": "nats by letter", "bits_per_character": "bits"},
+    ),
 ]
 
 
 def machine(result: dict[str, object]) -> str:
     described = result["machine"]
     assert isinstance(described, dict)
-    beside = ", shared with other trainings" if described.get("load", 0) > described["threads"] + 1 else ""
+    busy = described.get("shared", False) or described.get("load", 0) > described["threads"] + 1
+    beside = ", shared with other trainings" if busy else ""
     if result["device"] == "cuda":
         return f"one {described['gpu']}{beside}"
     cores = described["threads"]

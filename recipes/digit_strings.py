@@ -6,6 +6,8 @@ python recipes/digit_strings.py fsdd/ strings-theo/ --held-out theo  # test: a s
 Reads train.tar.gz and test.tar.gz of the Free Spoken Digit Dataset (names are {digit}_{speaker}_{index}.wav), writes
 WAV files and train.tsv, dev.tsv and test.tsv: a file's name, then its digits as words. Dev strings are made of clips 23
 and 24 of the training set, which no training string has; test strings of the test set. A string has one to five digits.
+There are only 13 clips of a digit by a speaker to train on, so in training strings each has a speed and a loudness of
+its own, drawn anew whenever it is used.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ DEV = (23, 24)  # of the training clips
 MOST = 5  # digits
 PAUSE = (0.05, 0.4)  # seconds before, between and after digits
 HISS = (0.5, 8.0)  # loudness of the silence, in steps of 16 bits
+SPEED, LOUD = (0.85, 1.15), (0.5, 1.5)  # times those of a clip, in training strings
 
 Sound = npt.NDArray[np.int16]
 Clips = dict[tuple[str, int], list[Sound]]  # by speaker and digit
@@ -50,14 +53,21 @@ def clips_of(archive: Path, wanted: Sequence[int]) -> Clips:
     return found
 
 
-def joined(clips: Clips, speaker: str, digits: Sequence[int], rng: random.Random) -> Sound:
+def joined(clips: Clips, speaker: str, digits: Sequence[int], rng: random.Random, varied: bool) -> Sound:
     """These digits by this speaker, in a quiet room."""
     parts, loud = [_silence(rng)], rng.uniform(*HISS)
     for digit in digits:
-        parts += [rng.choice(clips[speaker, digit]).astype(np.float64), _silence(rng)]
+        clip = rng.choice(clips[speaker, digit]).astype(np.float64)
+        parts += [_another(clip, rng) if varied else clip, _silence(rng)]
     sound = np.concatenate(parts)
     hiss = np.random.default_rng(rng.getrandbits(32)).normal(0, loud, len(sound))
     return np.clip(np.round(sound + hiss), -32_768, 32_767).astype(np.int16)
+
+
+def _another(clip: npt.NDArray[np.float64], rng: random.Random) -> npt.NDArray[np.float64]:
+    """A clip faster or slower, and so higher or lower; louder or quieter."""
+    places = np.arange(0, len(clip) - 1, rng.uniform(*SPEED))
+    return np.interp(places, np.arange(len(clip)), clip) * rng.uniform(*LOUD)
 
 
 def _silence(rng: random.Random) -> npt.NDArray[np.float64]:
@@ -76,7 +86,7 @@ def written(folder: Path, part: str, clips: Clips, count: int, speakers: Sequenc
                 sound.setnchannels(1)
                 sound.setsampwidth(2)
                 sound.setframerate(RATE)
-                sound.writeframes(joined(clips, speaker, digits, rng).astype("<i2").tobytes())
+                sound.writeframes(joined(clips, speaker, digits, rng, part == "train").astype("<i2").tobytes())
             listed.write(f"{name}\t{' '.join(WORDS[digit] for digit in digits)}\n")
 
 
@@ -85,7 +95,7 @@ def main() -> None:
     parser.add_argument("data", type=Path, help="where the archives lie")
     parser.add_argument("out", type=Path, help="a folder for the files and the lists")
     parser.add_argument("--held-out", help="a speaker whom training does not hear, and the test only")
-    parser.add_argument("--train", type=int, default=4_000, help="strings to train on")
+    parser.add_argument("--train", type=int, default=6_000, help="strings to train on")
     asked = parser.parse_args()
     train = clips_of(asked.data / "train.tar.gz", [index for index in range(100) if index not in DEV])
     everybody = sorted({speaker for speaker, _ in train})

@@ -5,12 +5,15 @@ python recipes/features.py an4 an4-mfcc/ features/an4        # given cepstra -> 
 
 log mel energies: a Hann window of 25 ms every 10 ms, its power spectrum, summed by triangles that are equally wide on
 the mel scale m = 2595 log10(1 + f / 700), the logarithm of each. Changes (deltas) are slopes over two frames each way.
+The cepstra of a training utterance are written several times, as other mouths might have said it: at another speed,
+and with its spectrum (the cosines that the cepstra weigh) stretched along the mel scale, as by another throat.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import random
 import tarfile
 import wave
 import zipfile
@@ -24,6 +27,8 @@ from numpy.lib import format as npy
 Frames = npt.NDArray[np.float32]  # S F
 FILTERS, WINDOW, STEP = 32, 0.025, 0.010  # seconds
 AN4_DEV = 100  # of the training utterances, the last ones
+MEL = 40  # filters that the given cepstra were made of
+COPIES, SPEED, STRETCH = 4, (0.85, 1.18), (0.88, 1.14)  # of a training utterance, the first as it is
 
 
 def log_mel(samples: npt.NDArray[np.float64], rate: int) -> Frames:
@@ -51,6 +56,22 @@ def deltas(frames: Frames) -> Frames:
     padded = np.pad(frames, ((2, 2), (0, 0)), mode="edge")
     slope = (2 * (padded[4:] - padded[:-4]) + (padded[3:-1] - padded[1:-3])) / 10
     return slope.astype(np.float32)
+
+
+def otherwise(frames: Frames, speed: float, stretch: float) -> Frames:
+    """Cepstra of the same words, said so many times as fast, with what was at mel m now at m times `stretch`.
+
+    c_k = sum_m x_m cos(pi k (m + 1/2) / M): of so few cosines a spectrum is smooth and can be read anywhere.
+    """
+    places = np.arange(0, len(frames) - 1, speed)
+    first = places.astype(np.int64)
+    share = (places - first)[:, None]
+    slower = (1 - share) * frames[first] + share * frames[first + 1]
+    order, middles = np.arange(frames.shape[1]), np.arange(MEL) + 0.5
+    read_at = np.clip(middles / stretch, 0, MEL)
+    spectrum = slower @ np.cos(np.pi / MEL * order[:, None] * read_at)  # S M: the sum of cosines there
+    back = np.cos(np.pi / MEL * middles[:, None] * order) * np.where(order, 2.0, 1.0) / MEL
+    return (spectrum @ back).astype(np.float32)
 
 
 def clips(archive: Path) -> Iterator[tuple[str, Frames]]:
@@ -97,12 +118,16 @@ def an4(data: Path, out: Path) -> None:
     own = [row for row in rows if row[0] == "train"]
     parts = {"train": own[:-AN4_DEV], "dev": own[-AN4_DEV:], "test": [row for row in rows if row[0] == "test"]}
     for part, chosen in parts.items():
-        written(out, part, (_utterance(row, every[row[0]]) for row in chosen))
+        copies = range(COPIES if part == "train" else 1)
+        written(out, part, (_utterance(row, every[row[0]], copy) for row in chosen for copy in copies))
 
 
-def _utterance(row: list[str], every: Frames) -> tuple[str, Frames, str]:
+def _utterance(row: list[str], every: Frames, copy: int) -> tuple[str, Frames, str]:
     _, name, first, count, transcript = row
     frames = every[int(first) : int(first) + int(count)]
+    if copy:
+        rng = random.Random(f"{name} {copy}")
+        frames, name = otherwise(frames, rng.uniform(*SPEED), rng.uniform(*STRETCH)), f"{name}-{copy}"
     slopes = deltas(frames)
     return name, np.concatenate([frames, slopes, deltas(slopes)], axis=1), transcript.lower()
 

@@ -7,6 +7,7 @@ python recipes/measure.py recipes/pronunciation-small.yaml:1-3 recipes/pronuncia
 The result names recipe, date, machine, seeds, scores with intervals and signatures, parameters and seconds. With
 several seeds `scores` holds the means over those of the first recipe, `runs` what each run reached; the interval of a
 mean is that of the middle run. `--ensemble` judges all runs, those of further recipes too, as one model.
+`--tune search.ctc=0.5,1,2` takes for each run the value with which its dev set is judged best by `training.metric`.
 """
 
 from __future__ import annotations
@@ -30,21 +31,22 @@ from seqloom.api.retriever import ranks
 from seqloom.api.testset import held_out
 from seqloom.api.train import Wishes, train
 from seqloom.config import read_yaml
-from seqloom.recipe import load_recipe, parameters
+from seqloom.recipe import load_recipe
 from seqloom.training.console import Console
+from seqloom.wiring import parameters
 
 Score = dict[str, object]
 Plan = list[tuple[Path, list[int]]]  # recipes, each with the seeds to train it with
 
 
-def measured(plan: Plan, run: Path, assignments: list[str], ensemble: bool) -> dict[str, object]:
+def measured(plan: Plan, run: Path, assignments: list[str], ensemble: bool, tune: str | None) -> dict[str, object]:
     several = sum(len(seeds) for _, seeds in plan) > 1
     runs: list[dict[str, object]] = []
     folders: list[Path] = []
     for recipe, seeds in plan:
         for seed in seeds:
             folders.append(run / f"{recipe.stem}-{seed}" if several else run)
-            runs.append(one_run(recipe, folders[-1], [*assignments, f"runtime.seed={seed}"], seed))
+            runs.append(one_run(recipe, folders[-1], [*assignments, f"runtime.seed={seed}"], seed, tune))
     first, seeds = plan[0]
     own = runs[: len(seeds)]
     model = opened(folders[0])
@@ -70,6 +72,8 @@ def measured(plan: Plan, run: Path, assignments: list[str], ensemble: bool) -> d
         known = [float(str(one[key])) for one in own if one[key] is not None]
         common[key] = round(statistics.mean(known), digits) if known else None
     common |= {key: own[0][key] for key in ("sentences", "search", "prediction_tokens_per_second")}
+    if tune:
+        common["tuned"] = [one["tuned"] for one in own]
     common["scores"] = means([one["scores"] for one in own])  # type: ignore[misc]
     if several:
         common["runs"] = runs
@@ -83,25 +87,39 @@ def digest(recipe: Path) -> str:
     return hashlib.sha256(json.dumps(read_yaml(recipe), sort_keys=True).encode()).hexdigest()
 
 
-def one_run(recipe: Path, folder: Path, assignments: list[str], seed: int) -> dict[str, object]:
+def one_run(recipe: Path, folder: Path, assignments: list[str], seed: int, tune: str | None) -> dict[str, object]:
     with Console() as console:
         done = train(recipe, folder, assignments, Wishes(observers=[console], tell=print))
     logged = [float(str(line["tokens_per_second"])) for line in done.metrics if line["event"] == "logged"]
+    chosen, tried = tuned(folder, tune) if tune else ([], {})
     return {
         "recipe": recipe.stem,
+        **({"tuned": {"chosen": chosen, "dev": tried}} if tune else {}),
         "seed": seed,
         "steps": max(int(str(line["step"])) for line in done.metrics),
         "training_seconds": max(float(str(line["elapsed"])) for line in done.metrics),  # of a finished run too
         "training_tokens_per_second": round(statistics.median(logged)),
-        **judged(folder),
+        **judged(folder, chosen),
     }
 
 
-def judged(folder: Path) -> dict[str, object]:
+def tuned(folder: Path, tune: str) -> tuple[list[str], dict[str, float]]:
+    """Of the values after `key=`, that with which the dev set is judged best, and what it is judged with each."""
+    key, _, values = tune.partition("=")
+    found = {}
+    for value in values.split(","):
+        model = load(folder, settings=[f"{key}={value}"])
+        score = evaluate(model, held_out(model.recipe, "dev")).scores[model.recipe.training.metric]
+        found[value] = (score.value, score.higher_is_better)
+    best = min(found, key=lambda value: -found[value][0] if found[value][1] else found[value][0])
+    return [f"{key}={best}"], {value: score for value, (score, _) in found.items()}
+
+
+def judged(folder: Path, settings: Sequence[str] = ()) -> dict[str, object]:
     """What a run is worth on its test set."""
     if ranks(folder):
         return ranked(evaluate_ranking(folder))
-    model = load(folder)
+    model = load(folder, settings=settings)
     if model.codecs.continues:
         return costs(evaluate_language(model, held_out(model.recipe)))
     result = evaluate(model)
@@ -179,11 +197,12 @@ def main() -> None:
     parser.add_argument("--run", type=Path, default=None)
     parser.add_argument("--set", dest="assignments", action="append", default=[])
     parser.add_argument("--ensemble", action="store_true", help="judge all runs as one model as well")
+    parser.add_argument("--tune", metavar="KEY=A,B,C", help="choose among values of a setting on the dev set")
     parser.add_argument("--output", type=Path, default=None)
     arguments = parser.parse_args()
     name = arguments.recipes[0][0].stem
     run = arguments.run or Path("runs") / name
-    result = measured(arguments.recipes, run, arguments.assignments, arguments.ensemble)
+    result = measured(arguments.recipes, run, arguments.assignments, arguments.ensemble, arguments.tune)
     output = arguments.output or Path(__file__).parent / "results" / f"{name}.json"
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(result, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""The typed tree of one YAML file, and the only place where parts are wired together.
+"""The typed tree of one YAML file, and what must agree in it. `wiring.py` makes objects of it.
 
 A `Recipe` says everything about a run: data, text, model, training, search, evaluation, machine. What is measured
 when a run begins (threads, device, shares of a split) is written into the effective recipe and never measured again.
@@ -8,44 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Literal, cast
 
-import torch
 from pydantic import Field, ValidationInfo, field_validator, model_validator
-from torch import nn
 
-from seqloom import weights
+from seqloom import config
 from seqloom.config import Kind, Settings, Table, kind_of, override, read_yaml, validated
 from seqloom.data.batching import Batching
 from seqloom.data.codec import TextCodec
-from seqloom.data.codecs import CODECS, Codecs, Pair
+from seqloom.data.codecs import CODECS
 from seqloom.data.examples import ITEMS, ExtraName
-from seqloom.data.files import BadUtf8
-from seqloom.data.filters import Limits as PairLimits
-from seqloom.data.judgments import Judgments
-from seqloom.data.mixing import Mixing, Mixture
-from seqloom.data.readers import Dataset, Datasets, ReaderSettings, files_of
-from seqloom.data.source import SourceCodec, SourceSettings
+from seqloom.data.sets import Data
+from seqloom.data.source import SourceSettings
 from seqloom.data.tokenizers import TOKENIZERS, Symbols, Words
-from seqloom.data.vectors import read_vectors
 from seqloom.errors import nearest
 from seqloom.metrics import METRICS, Metric
-from seqloom.models.generator import Generator, GeneratorSettings, Network
+from seqloom.models.generator import GeneratorSettings
 from seqloom.models.language import LanguageModel
 from seqloom.models.memories import ExtraSource, SharedSource
 from seqloom.models.model import MODELS, EncoderDecoder
-from seqloom.nn.frontends import Embedding, Frontend
-from seqloom.runtime import Runtime, check_room, seed_step
-from seqloom.specials import SPECIALS
-from seqloom.tasks.base import Task
-from seqloom.tasks.carried import Carried
-from seqloom.tasks.match import Match
+from seqloom.runtime import Runtime
 from seqloom.tasks.sources import TEXT, check_source, with_front_end
 from seqloom.tasks.transduce import SearchSettings, Transduce
 from seqloom.training.loop import Training
 
 LanguageCode = Annotated[str, Field(pattern=r"^[A-Za-z0-9]+(-[A-Za-z0-9]+)*$", max_length=35)]
-Share = Annotated[float, Field(gt=0.0, le=0.4)]
 
 
 class Languages(Settings):
@@ -53,78 +40,6 @@ class Languages(Settings):
 
     source: LanguageCode = "und"
     target: LanguageCode = "und"
-
-
-class Split(Settings):
-    """What is held out of `train` where no file is given. Null: chosen from the size of the data, once."""
-
-    dev: Share | None = None
-    test: Share | None = None
-    seed: int = Field(1, ge=0, lt=2**63)
-
-
-class Data(Settings):
-    """Where the pairs are. Paths are relative to where the command is typed."""
-
-    train: Datasets  # one dataset, or a list of them: mixed by their `share`, by `mixing`, or as they come
-    dev: Dataset | None = None
-    test: Dataset | None = None
-    judgments: Judgments = "first"  # of several references: the first is learned, what most say, the mean, or each
-    mixing: Mixing = Mixing()
-    split: Split = Split()
-    in_files: bool = False  # lines name the files of their sources, relative to their own; as the kind of source has it
-    limits: PairLimits = PairLimits()
-    on_bad_utf8: BadUtf8 = "error"
-
-    @property
-    def sets(self) -> dict[str, tuple[ReaderSettings, ...]]:
-        """The datasets of every set that is given; only `train` can have several."""
-        train = self.train if isinstance(self.train, tuple) else (self.train,)
-        given = {"train": train, "dev": (self.dev,), "test": (self.test,)}
-        return {name: tuple(one for one in sets if one is not None) for name, sets in given.items() if any(sets)}
-
-    def with_sets(self, change: Callable[[ReaderSettings, str, int], ReaderSettings]) -> Data:
-        """The same with every dataset put through `change(dataset, set, its number there)`."""
-        changed: dict[str, object] = {}
-        for name, sets in self.sets.items():
-            new = tuple(change(one, name, number) for number, one in enumerate(sets))
-            changed[name] = new if name == "train" and isinstance(self.train, tuple) else new[0]
-        return self.with_(**changed)
-
-    def files(self) -> dict[str, list[str]]:
-        """The files of every set that is given."""
-        return {name: [path for one in sets for path in files_of(one)] for name, sets in self.sets.items()}
-
-    def mixture(self, sizes: Sequence[int]) -> Mixture | None:
-        """How corpora of these sizes are mixed; nothing where an epoch is every pair once."""
-        shares = [one.share for one in self.sets["train"]]
-        if self.mixing.temperature is None and not any(shares):
-            return None
-        return Mixture([*sizes, *[0] * (len(shares) - len(sizes))], shares, self.mixing.temperature)
-
-    @model_validator(mode="after")
-    def _mixes(self) -> Data:
-        train = self.sets["train"]
-        shares = [one.share for one in train if one.share is not None]
-        if len(train) < 2 and (shares or self.mixing.temperature is not None):
-            raise ValueError("train: one dataset alone is not mixed; leave share and mixing out, or give a list")
-        if shares and self.mixing.temperature is not None:
-            raise ValueError("mixing.temperature: shares are given; leave one of both out")
-        if len(shares) < len(train) and sum(shares) >= 1:
-            raise ValueError(f"train: shares of {sum(shares):g} leave nothing for those without one")
-        for name, one in (("dev", self.dev), ("test", self.test)):
-            if one is not None and (one.share is not None or one.importance != 1):
-                raise ValueError(f"{name}: share and importance are for training")
-        return self
-
-    @model_validator(mode="after")
-    def _alike(self) -> Data:
-        train = self.sets["train"][0]
-        for name, sets in self.sets.items():
-            for one in sets:
-                if odd := set(one.extra_names) ^ set(train.extra_names):
-                    raise ValueError(f"{name}: some datasets have {', '.join(sorted(odd))}, others not")
-        return self
 
 
 class Evaluating(Settings):
@@ -147,7 +62,7 @@ class Evaluating(Settings):
 class Prefix:
     """An extra that stands before the source, as symbols that no text spells: every model can read it."""
 
-    class Settings(Settings):
+    class Settings(config.Settings):
         kind: Literal["prefix"] = "prefix"
 
 
@@ -434,101 +349,3 @@ def _differences(one: object, other: object, path: str) -> list[str]:
         keys = [*one, *(key for key in other if key not in one)]
         return [line for key in keys for line in _differences(one.get(key), other.get(key), f"{path}.{key}".strip("."))]
     return [] if one == other else [f"{path}: {one} -> {other}"]
-
-
-# --- wiring ------------------------------------------------------------------------------------------------------
-
-
-def joined_codecs(
-    recipe: Recipe, source: SourceCodec, target: TextCodec, extras: Mapping[str, TextCodec] | None = None
-) -> Codecs:
-    """The codecs of all sides as the recipe uses them; that of a shared extra is the source's."""
-    extras = {name: source.as_text() if extra.shared else (extras or {})[name] for name, extra in recipe.extras.items()}
-    prefixes = [name for name, extra in recipe.extras.items() if kind_of(extra.use) == "prefix"]
-    model = recipe.model
-    return Codecs(
-        source,
-        target,
-        extras,
-        prefixes=prefixes,
-        copies=model.copies,
-        words=model.reads_words or recipe.task.source_noise.whole_words,
-        labels=model.labels,
-        in_place=model.in_place,
-        points=model.points,
-        continues=model.continues,
-        may_be_empty=model.may_be_empty,
-    )
-
-
-def build_model(recipe: Recipe, codecs: Codecs) -> Network:
-    """The recipe's network for these vocabularies, weights drawn from the seed; E_MEMORY where it cannot fit."""
-    sizes: dict[str, object] = {
-        "source_vocabulary": codecs.source.size,
-        "target_vocabulary": len(codecs.target.vocabulary),
-    }
-    if codecs.encoders:
-        sizes["extras"] = {
-            name: (recipe.extras[name].use, len(codecs.extras[name].vocabulary)) for name in codecs.encoders
-        }
-    check_room(lambda: MODELS.build(recipe.model, **sizes))
-    seed_step(recipe.runtime.seed, 0, stream="weights")
-    return MODELS.build(recipe.model, **sizes)
-
-
-def start_from_vectors(recipe: Recipe, model: Network, codecs: Codecs) -> dict[str, float]:
-    """Copy given word vectors into the embeddings; the share of each vocabulary that a file covers."""
-    covered: dict[str, float] = {}
-    for side, settings in recipe.model.embeddings.items():
-        file = settings.model_dump().get("vectors")
-        if file is not None:
-            codec = codecs.target if side == "target" else codecs.source.as_text()
-            covered[side] = _fill(model.embeddings()[side], codec, Path(str(file)))
-    return covered
-
-
-def start_from_weights(recipe: Recipe, model: Network) -> dict[str, int]:
-    """Copy a person's safetensors files into the parts that name one; how many numbers each part got. E_BUNDLE lists
-    names and shapes that are not the part's own."""
-    copied: dict[str, int] = {}
-    for name, settings in recipe.model.parts.items():
-        file = settings.model_dump().get("weights")
-        if file is not None:
-            part = model.get_submodule(name)
-            weights.restore(part, weights.read(Path(str(file))), f"model.{name}.weights: {file}")
-            copied[name] = parameters(part)
-    return copied
-
-
-def _fill(embedding: Frontend, codec: TextCodec, file: Path) -> float:
-    surfaces = [codec.tokenizer.surface(piece) for piece in codec.vocabulary.ordinary]
-    found = read_vectors(file, set(surfaces), embedding.width)
-    table = cast(Embedding, embedding).table  # no other front end is told of vectors
-    with torch.no_grad():
-        for row, surface in enumerate(surfaces, start=len(SPECIALS)):
-            if surface in found:
-                table[row] = torch.from_numpy(found[surface])
-    return sum(surface in found for surface in surfaces) / max(1, len(surfaces))
-
-
-AnyTask = Task[Any, Pair, Any]  # a task and its network are built of one recipe, and so fit each other
-
-
-def build_task(recipe: Recipe, codecs: Codecs, teachers: Sequence[Generator] = ()) -> AnyTask:
-    if recipe.model.ranks:
-        return Match()
-    read = codecs.target if recipe.task.source_noise.silent else codecs.source.as_text()  # only noise needs to know
-    sizes = (read.vocabulary.spelled, codecs.target.vocabulary.spelled)
-    carried = Carried() if recipe.batching.window is not None else None
-    return Transduce(
-        recipe.task,
-        vocabularies=sizes,
-        searching=recipe.search,
-        decode=codecs.decode,
-        teachers=teachers,
-        carried=carried,
-    )
-
-
-def parameters(model: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())

@@ -27,6 +27,19 @@ PARTS: dict[str, dict[str, object]] = {
     "transformer": {"encoder": TRANSFORMER, "decoder": TRANSFORMER},
     "luong": {"encoder": {"width": 16, "dropout": 0.1}, "decoder": {"kind": "luong", "width": 16, "dropout": 0.1}},
     "bahdanau": {"encoder": {"width": 16, "dropout": 0.1}, "decoder": {"kind": "bahdanau", "width": 16}},
+    "bahdanau, GRU": {
+        "encoder": {"width": 16, "cell": "gru"},
+        "decoder": {"kind": "bahdanau", "width": 16, "cell": "gru", "dropout": 0.1},
+    },
+    "feeding": {
+        "encoder": {"width": 16, "layers": 2, "dropout": 0.1},
+        "decoder": {
+            "kind": "luong",
+            "width": 16,
+            "dropout": 0.1,
+            "context": {"recurrence": "attentional", "readout": True},
+        },
+    },
     "monotonic": {
         "encoder": {"kind": "convolution", "width": 16, "dropout": 0.1},
         "decoder": {"kind": "monotonic", "width": 16},

@@ -533,6 +533,8 @@ def _picture_cases() -> Iterator[Case]:
     for kind in [kind for kind in ENCODERS if ENCODERS[kind].reads == "pixels" or kind in FRAME_ENCODERS]:
         encoder = small(ENCODERS, kind, channels=3, blocks=2, layers=2)
         yield Case(f"pixels->{kind}", model(source_embedding=REGIONS, encoder=encoder))
+    near = small(ENCODERS, "cnn", channels=3, local=True)
+    yield Case("pixels->local cnn", model(source_embedding=REGIONS, encoder=near))
     for kind in DECODERS:
         pictures = {"source_embedding": REGIONS, "encoder": small(ENCODERS, "cnn", width=6)}
         yield Case(f"pixels->cnn->{kind}", model(**pictures, decoder=small(DECODERS, kind)))

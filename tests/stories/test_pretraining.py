@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -76,6 +77,33 @@ def test_masked_words_are_restored(words: str, seqloom: Command, texts: Path, tm
     assert values["perplexity"] < 3, "of twenty words, the one between its neighbours"
 
 
+def test_whole_words_of_subwords_are_struck(seqloom: Command, texts: Path, tmp_path: Path) -> None:
+    (tmp_path / "cut.txt").write_text("".join(f"{i} some more words to cut\n" for i in range(60)))
+    subwords = "{kind: bpe, size: 40}"
+    recipe = MASKED.format(text=tmp_path / "cut.txt", encoder="rnn", words=", whole_words: true", steps=3)
+    (tmp_path / "masked.yaml").write_text(recipe.replace("tokenizer: symbols", f"tokenizer: {subwords}"))
+    answer = seqloom("train", tmp_path / "masked.yaml", "--run", tmp_path / "run", "--no-report")
+    assert answer.code == 0, answer.err
+
+
+def test_words_read_by_their_letters_are_restored_and_rare_ones_not_asked_for(
+    seqloom: Command, texts: Path, tmp_path: Path
+) -> None:
+    rare = "".join(f"only{i} {line}\n" for i, line in enumerate((texts / "text.txt").read_text().splitlines()))
+    (tmp_path / "rare.txt").write_text(rare)
+    recipe = MASKED.format(text=tmp_path / "rare.txt", encoder="spelled", words=", whole_words: true", steps=200)
+    recipe = recipe.replace("source: {tokenizer: symbols}", "source: {tokenizer: characters}")
+    recipe = recipe.replace("kind: spelled, width: 16", "kind: spelled, words: {kind: rnn, width: 32}")
+    recipe = recipe.replace("target: {tokenizer: symbols}", "target: {tokenizer: symbols, vocabulary: {min_count: 2}}")
+    (tmp_path / "masked.yaml").write_text(recipe)
+    answer = seqloom("train", tmp_path / "masked.yaml", "--run", tmp_path / "run", "--no-report")
+    assert answer.code == 0, answer.err
+    assert "unseen" not in answer.err, "texts with rare words are learned from all the same"
+    values = load(tmp_path / "run").about["validation"]
+    assert isinstance(values, dict)
+    assert values["perplexity"] < 6, "of twenty words, the one between its neighbours"
+
+
 def test_an_encoder_is_taken_over(seqloom: Command, texts: Path, tmp_path: Path) -> None:
     run = pretrained(seqloom, texts, tmp_path)
     answer = taking(seqloom, texts, tmp_path, "encoder, source_embedding", "--from", run)
@@ -101,3 +129,44 @@ def test_what_cannot_be_taken(
     run = pretrained(seqloom, texts, tmp_path)
     answer = taking(seqloom, texts, tmp_path, take, *(["--from", run] if start else []))
     assert said in answer.refused(code, {"E_RECIPE": 2, "E_BUNDLE": 4}[code])  # type: ignore[attr-defined]
+
+
+def test_the_gain_over_training_from_scratch(seqloom: Command, texts: Path, tmp_path: Path) -> None:
+    run = pretrained(seqloom, texts, tmp_path)
+    form = {"pairs": texts / "pairs.tsv", "encoder": "rnn", "take": ", take: [encoder, source_embedding]"}
+    (tmp_path / "labels.yaml").write_text(LABELS.format(**form))
+    words = ("train", tmp_path / "labels.yaml", "--from", run, "--run", tmp_path / "gain", "--seeds", "1-2")
+    answer = seqloom(*words, "--gain", "20,100", "--json")
+    assert answer.code == 0, answer.err
+    told = json.loads(answer.out)
+    assert [row["share"] for row in told["portions"]] == [0.2, 1.0]
+    few, all_of_them = told["portions"]
+    assert 0 < few["pairs"] < all_of_them["pairs"] / 2
+    for row in told["portions"]:
+        assert row["gain"] == pytest.approx(row["begun"]["mean"] - row["scratch"]["mean"])
+        assert row["interval"][0] <= row["gain"] + 1e-9
+        assert row["gain"] <= row["interval"][1] + 1e-9
+        assert row["scratch"]["runs"] == row["begun"]["runs"] == 2
+    page = (tmp_path / "gain" / "report.html").read_text()
+    assert "20 %" in page
+    assert "<script" not in page
+    scratch, begun = (load(tmp_path / "gain" / "20%" / how / "seed-1") for how in ("scratch", "begun"))
+    assert not scratch.recipe.training.take
+    assert begun.recipe.training.take
+    again = seqloom(*words, "--gain", "20,100")
+    assert again.code == 0, again.err
+    assert "from scratch" in again.out
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--gain", "1,10"], "add --from RUN"),
+        (["--gain", "0,10", "--from", "RUN"], "is no percentage"),
+        (["--gain", "ten", "--from", "RUN"], "is no percentage"),
+        (["--gain", "10", "--from", "RUN", "--set", "training.steps=1,2"], "sweeps over several"),
+    ],
+)
+def test_what_has_no_gain(more: list[str], said: str, seqloom: Command, texts: Path, tmp_path: Path) -> None:
+    (tmp_path / "labels.yaml").write_text(LABELS.format(pairs=texts / "pairs.tsv", encoder="rnn", take=""))
+    assert said in seqloom("train", tmp_path / "labels.yaml", *more).refused("E_USAGE", 2)

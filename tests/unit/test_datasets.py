@@ -10,7 +10,10 @@ import pytest
 from seqloom.api.datasets import Datasets, fingerprints, merged, portable, settled
 from seqloom.api.testset import from_spec, named_dataset
 from seqloom.data.examples import Example
-from seqloom.recipe import Data, Recipe, recipe_from
+from seqloom.data.readers import dataset_settings
+from seqloom.data.sets import Data, Split
+from seqloom.errors import SeqloomError
+from seqloom.recipe import Recipe, recipe_from
 from seqloom.tasks.teaching import Teachers
 
 
@@ -103,3 +106,23 @@ def test_a_bare_file_is_read_like_the_training_data(tmp_path: Path) -> None:
     assert named_dataset(str(other), "--data", recipe(several)).extra_names == (), "they do not agree"
     plain = recipe_from({"data": {"train": {"path": "a", "columns": [1, 0]}}, "training": {"steps": 1}}, "r")
     assert named_dataset("b", "--data", plain).model_dump()["columns"] == (0, 1), "without extras nothing is assumed"
+
+
+def test_a_portion_is_of_the_training_pairs_alone_and_part_of_every_larger_one(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.tsv"
+    path.write_text("".join(f"source {i}\ttarget {i}\n" for i in range(2_000)))
+    whole = Data(train=dataset_settings(str(path)), split=Split(dev=0.1, test=0.1))  # type: ignore[arg-type]
+    sets = {share: Datasets(whole.with_(portion=share)) for share in (0.01, 0.1, 1.0)}
+    kept = {share: {example.source for example in found.train()} for share, found in sets.items()}
+    assert kept[0.01] < kept[0.1] < kept[1.0]
+    assert 0.07 < len(kept[0.1]) / len(kept[1.0]) < 0.13
+    held_out = [[example.source for example in [*found.dev(), *found.test()]] for found in sets.values()]
+    assert held_out[0] == held_out[1] == held_out[2], "what is judged does not change"
+
+
+def test_no_portion_of_one_long_text(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("a line\n")
+    raw = {"data": {"train": {"path": str(path), "unit": "stream"}, "dev": str(path), "portion": 0.5}}
+    with pytest.raises(SeqloomError, match="one long text is not drawn from line by line"):
+        recipe_from({**raw, "model": "language", "training": {"steps": 1}, "batching": {"window": 8}}, "r.yaml")

@@ -27,10 +27,11 @@ from seqloom.probe.align import Picks
 from seqloom.probe.diagnose import Diagnosis, Side, Spoken, counting, diagnosed
 from seqloom.probe.forced import Forced, forced
 from seqloom.probe.symptoms import Compared, named, quoted, symptoms
-from seqloom.recipe import build_model, joined_codecs, recipe_from
+from seqloom.recipe import recipe_from
 from seqloom.search.loop import Limits, Wishes
 from seqloom.search.strategies import STRATEGIES
 from seqloom.specials import EOS, UNSPEAKABLE
+from seqloom.wiring import build_model, joined_codecs
 
 WORDS = "a b c d e f"
 Script = Mapping[str, Mapping[str, float]]

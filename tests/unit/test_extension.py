@@ -15,8 +15,9 @@ from seqloom.api.train import Wishes, train
 from seqloom.data.batching import collate_pairs
 from seqloom.data.examples import Example
 from seqloom.models.generator import Generator
-from seqloom.recipe import Recipe, build_model, recipe_from
+from seqloom.recipe import Recipe, recipe_from
 from seqloom.specials import SPECIALS
+from seqloom.wiring import build_model
 
 OLD, LATER = "abcdef", "abcdefxyz"
 

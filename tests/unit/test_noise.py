@@ -15,7 +15,7 @@ from seqloom.batch import Tokens
 from seqloom.config import validated
 from seqloom.errors import SeqloomError
 from seqloom.specials import EOS, MASK, SEP, SPECIALS, UNK
-from seqloom.tasks.noise import Noise, dropped, edited, noisy, spans, spoilt, swapped, words
+from seqloom.tasks.noise import Noise, dropped, edited, noisy, spans, spoilt, swapped, words, words_with
 from seqloom.tasks.transduce import Transduce
 
 FIRST, VOCABULARY = len(SPECIALS), 5_000
@@ -232,6 +232,15 @@ def test_whole_words_are_struck_together() -> None:
         assert bool((inside.all(1) == inside.any(1)).all())
     assert 0.1 < float(struck.double().mean()) < 0.3
     assert torch.equal(read.ids == MASK, struck)
+
+
+def test_words_are_asked_for_whose_letters_were_struck() -> None:
+    letters = Tokens(torch.full((2, 7), 9), torch.tensor([[True] * 7, [True] * 4 + [False] * 3]))
+    words = torch.tensor([[0, 0, 1, 2, 2, 2, -1], [0, 1, 1, -1, 3, 3, 3]])  # junk behind the mask
+    struck = torch.zeros(2, 7, dtype=torch.bool)
+    struck[0, 1] = struck[0, 4] = struck[1, 2] = struck[1, 5] = True
+    found = words_with(replace(letters, words=words), struck, 4)
+    assert found.tolist() == [[True, False, True, False], [False, True, False, False]]
 
 
 def test_a_span_becomes_one_mask() -> None:

@@ -11,11 +11,12 @@ from seqloom.config import Plain
 from seqloom.data.examples import ITEMS
 from seqloom.data.files import BadUtf8, Tally
 from seqloom.data.kinds import Guess, Task, guessed, separator_of, task_of
+from seqloom.data.named import LOOKED_AT, file_kind, unreadable
 from seqloom.data.readers import Example, ReaderSettings, read
 from seqloom.data.report import NOTHING, DataReport, Finding, examine
+from seqloom.data.sets import Data
 from seqloom.errors import SeqloomError
 from seqloom.models.generator import GeneratorSettings
-from seqloom.recipe import Data
 
 SAMPLE = 20_000  # examples by which is guessed what they are for
 SHOWN = 5  # malformed lines of each set
@@ -23,6 +24,7 @@ READING = {
     "bad_utf8": "lines are not UTF-8: training stops at the first unless data.on_bad_utf8 says skip or replace",
     "malformed": "lines have not the promised form: training stops at the first",
     "line_too_long": "lines of more than 64 MB are left out",
+    "no_file": "sources name files that cannot be read: training stops at the first",
 }
 
 
@@ -95,11 +97,22 @@ def _checked(
             if tallies[name]["malformed"] <= SHOWN:
                 malformed.setdefault(name, []).append(f"{error.where}: {error.what}")
 
-        return (
+        found = (
             example
             for one in sets[name]
             for example in read(one, on_bad_utf8=policy, tally=tallies[name], refuse=refuse)
         )
+        first = list(islice(found, LOOKED_AT))
+        return chain(first, found) if file_kind(first) is None else there(name, chain(first, found))
+
+    def there(name: str, found: Iterator[Example]) -> Iterator[Example]:
+        """The same examples; of those whose source names a file that cannot be read it is noted down."""
+        for example in found:
+            if why := unreadable(example):
+                tallies[name]["no_file"] += 1
+                if tallies[name]["no_file"] <= SHOWN:
+                    malformed.setdefault(name, []).append(f"{example.where}: {why}")
+            yield example
 
     train = examples("train")
     assert train is not None

@@ -16,11 +16,12 @@ from seqloom import wording
 from seqloom.data.files import BadUtf8, Tally, mending
 from seqloom.data.judgments import Judgments, decided, learned
 from seqloom.data.readers import Example, ReaderSettings, files_of, read, renamed, spooled
+from seqloom.data.sets import Data
 from seqloom.data.source import check_file
-from seqloom.data.split import Part, assign
+from seqloom.data.split import Part, assign, within
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_write, read_json, sha256_file
-from seqloom.recipe import Data, Recipe
+from seqloom.recipe import Recipe
 
 HELD_OUT = 0.05  # of the pairs, but between the next two numbers, and never over a fifth
 FEWEST, MOST, LARGEST_SHARE = 100, 2_000, 0.2
@@ -37,7 +38,9 @@ class Datasets:
         self.tally = Tally() if tally is None else tally
 
     def train(self) -> Iterator[Example]:
-        return learned(self._part("train"), self.data.judgments)
+        seed, portion = self.data.split.seed, self.data.portion
+        kept = (example for example in self._part("train") if within(example, seed, portion))
+        return learned(kept, self.data.judgments)
 
     def dev(self) -> Iterator[Example]:
         """One example for every item, whatever training makes of its judgments."""

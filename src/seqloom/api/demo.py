@@ -165,15 +165,14 @@ def look_inside(model: Model, shown: list[Shown]) -> AttentionMap | None:
 
 def next_commands(demo: Demo, place: Place) -> list[tuple[str, str]]:
     """Commands to type, and why."""
-    run, recipe, other = quote(str(place.run)), quote(str(place.recipe)), quote(str(place.folder / demo.score))
-    change = f"model.decoder.attention.score={demo.score}"
+    run, recipe, other = quote(str(place.run)), quote(str(place.recipe)), quote(str(place.folder / demo.change[0]))
     of_file = demo.beside is not None
     asked = quote(str(place.folder / demo.question) if of_file else demo.question)
     return [
         (f"seqloom predict {run} {'' if of_file else '--text '}{asked}", "ask it something of your own"),
         (f"seqloom explain {run} {asked} --html answer.html", "see why it says that, on a page"),
         (f"seqloom evaluate {run}", "the full report: by length, by frequency, how honest its confidences are"),
-        (f"seqloom train {recipe} --run {other} --set {change}", "change one line of the recipe and compare"),
+        (f"seqloom train {recipe} --run {other} --set {demo.change[1]}", "change one line of the recipe and compare"),
     ]
 
 

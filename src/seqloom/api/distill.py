@@ -26,9 +26,10 @@ from seqloom.bundle import CARD
 from seqloom.config import Plain, render_yaml
 from seqloom.data.examples import Example
 from seqloom.data.readers import read_sources
+from seqloom.data.sets import Data
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_file, sha256_file
-from seqloom.recipe import Data, Recipe
+from seqloom.recipe import Recipe
 
 T = TypeVar("T")
 FORMS = (".tsv", ".jsonl")

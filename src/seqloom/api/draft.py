@@ -7,9 +7,9 @@ on what the data are for (`draft_pairs.py`, `draft_labels.py`, `draft_language.p
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from seqloom.api import draft_labels, draft_language, draft_pairs
+from seqloom.api import draft_files, draft_labels, draft_language, draft_pairs, draft_retrieval
 from seqloom.api.commented import flow, line
 from seqloom.api.init import Choices
 from seqloom.api.sides import TOKEN_LIMIT, Side
@@ -17,6 +17,7 @@ from seqloom.config import Plain
 from seqloom.data.characters import SPACELESS_SCRIPTS
 from seqloom.data.examples import ITEMS
 from seqloom.data.kinds import TASKS
+from seqloom.data.named import WHAT, Files
 from seqloom.data.profile import SideProfile
 
 LOOKS = {"text": "natural text", "symbols": "symbols between spaces", "strings": "single words or short strings"}
@@ -35,26 +36,39 @@ def written(choices: Choices, train: Plain, languages: tuple[str, str], on_bad_u
             draft_language.outputs(choices),
         ]
     else:
-        blocks += [_tokenizer("source", choices.source, choices), _tokenizer("target", choices.target, choices)]
+        read = draft_files.source(choices.files) if choices.files else _tokenizer("source", choices.source, choices)
+        blocks += [read, _tokenizer("target", choices.target, choices)]
         blocks += [_extras(choices)] if choices.separators else []
-        blocks += _pairs(choices) if choices.task == "transduce" else _labels(choices)
+        if choices.task == "retrieve":
+            blocks += [draft_retrieval.model(choices), draft_retrieval.training(choices), draft_retrieval.outputs()]
+        elif choices.task == "transduce":
+            blocks += _pairs(choices)
+        else:
+            blocks += _labels(choices)
     return "\n".join("\n".join(block) + "\n" for block in blocks)
 
 
 def _pairs(choices: Choices) -> list[Iterator[str]]:
+    files = choices.files
+    task = draft_pairs.task(choices) if files is None else draft_files.task(choices, files)
+    heard = files is not None and draft_files.speaks(choices, files)
     return [
-        draft_pairs.model(choices),
-        _joined(draft_pairs.task(choices), _training(choices, draft_pairs.measured(choices))),
-        draft_pairs.outputs(choices),
+        _model(choices, draft_pairs.model),
+        _joined(task, _training(choices, "wer" if heard else draft_pairs.measured(choices))),
+        draft_files.outputs() if heard else draft_pairs.outputs(choices),
     ]
 
 
 def _labels(choices: Choices) -> list[Iterator[str]]:
     return [
-        draft_labels.model(choices),
+        _model(choices, draft_labels.model),
         _training(choices, draft_labels.measured(choices)),
         draft_labels.outputs(choices),
     ]
+
+
+def _model(choices: Choices, usual: Callable[[Choices], Iterator[str]]) -> Iterator[str]:
+    return usual(choices) if choices.files is None else draft_files.model(choices, choices.files)
 
 
 def _joined(*blocks: Iterator[str]) -> Iterator[str]:
@@ -66,7 +80,9 @@ def _head(choices: Choices) -> Iterator[str]:
     profile = choices.profile
     yield f"# Drafted by 'seqloom init' after a look at {choices.examples}:"
     if choices.task != "language":
-        yield f"#   source: {_looks(choices.source, profile.source)}"
+        files = choices.files
+        looks = _looks(choices.source, profile.source) if files is None else _named(files)
+        yield f"#   source: {looks}"
     if choices.labels:
         most, times = next(iter(choices.labels.items()))
         share = f"{100 * times / sum(choices.labels.values()):.0f} %"
@@ -87,6 +103,10 @@ def _looks(side: Side, found: SideProfile) -> str:
     unit = "characters" if side.script in SPACELESS_SCRIPTS else UNITS[side.looks]
     lengths = found.characters if unit == "characters" else found.words
     return f"{LOOKS[side.looks]}{script}, mostly about {lengths[0]} {unit}, at most {lengths[3]:,}"
+
+
+def _named(files: Files) -> str:
+    return f"names of {WHAT[files.kind]}; a model reads about {files.mean:,.0f} positions of one"
 
 
 def _data(choices: Choices, train: Plain, languages: tuple[str, str], on_bad_utf8: str) -> Iterator[str]:
@@ -151,7 +171,7 @@ def _tokenizer(name: str, side: Side, choices: Choices) -> Iterator[str]:
         return
     if side.tokenizer != "bpe":
         yield line(f"  tokenizer: {side.tokenizer}", side.why)
-        if side.tokenizer == "words" and choices.task in ("label", "labels", "number"):
+        if side.tokenizer == "words" and choices.task in ("label", "labels", "number", "retrieve"):
             yield "  lowercase: true"
             yield "  vocabulary: {min_count: 2}"
         return

@@ -16,9 +16,9 @@ from seqloom.api.model import Model
 from seqloom.config import Settings, kind_of
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_folder, atomic_write, read_bounded
-from seqloom.recipe import parameters
 from seqloom.search.beam import BeamSettings
 from seqloom.search.limits import MOST_TOKENS
+from seqloom.wiring import parameters
 
 ONNX = "onnx"
 WEIGHTS = "weights.sha256"  # in a folder of graphs: what they were made of

@@ -19,10 +19,11 @@ from seqloom.data.examples import Example
 from seqloom.data.vocabulary import Vocabulary
 from seqloom.errors import SeqloomError
 from seqloom.models.generator import Network
-from seqloom.recipe import Recipe, joined_codecs
+from seqloom.recipe import Recipe
 from seqloom.runtime import seed_step
 from seqloom.shapes import Int, Tensor
 from seqloom.specials import SPECIALS
+from seqloom.wiring import joined_codecs
 
 NOISE = 0.1  # of the old rows' deviation
 NEW = -1  # in an origin: a row that nobody had before

@@ -21,9 +21,10 @@ from seqloom.api.datasets import found_again, is_unchanged, settled
 from seqloom.api.staging import DATA, FINISHED, METRICS, RECIPE, START, is_half_adopted, written_by_runs
 from seqloom.config import override, read_yaml
 from seqloom.data.files import STDIN, is_regular
+from seqloom.data.sets import Data
 from seqloom.errors import SeqloomError
 from seqloom.files import read_json
-from seqloom.recipe import Data, Recipe, recipe_from, same_recipe
+from seqloom.recipe import Recipe, recipe_from, same_recipe
 from seqloom.runtime import Runtime
 from seqloom.training import checkpoints
 

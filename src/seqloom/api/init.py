@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal
@@ -19,13 +19,14 @@ import numpy as np
 import torch
 
 from seqloom.api.datasets import held_out_share
-from seqloom.api.sides import Kind, Side, rounded, sides, tokens
+from seqloom.api.sides import TOKEN_LIMIT, Kind, Side, rounded, sides, tokens
 from seqloom.api.sizes import Sizes, presets, rate, upto, warmup
 from seqloom.config import Settings, kind_of
 from seqloom.data.examples import ITEMS
 from seqloom.data.files import BadUtf8
 from seqloom.data.kinds import EXAMPLES, TEXT, Guess, Task, guessed, separator_of
 from seqloom.data.label_survey import set_of
+from seqloom.data.named import Files, file_kind, opened
 from seqloom.data.profile import Profile, profile
 from seqloom.data.readers import Example, read
 from seqloom.errors import SeqloomError
@@ -34,6 +35,7 @@ from seqloom.metrics.spans import OUTSIDE, PLACES
 
 SAMPLE = 20_000  # examples that are looked at closely
 SEPARATORS = (ITEMS, "|", ",", "+", " ")
+AT_ONCE = 16  # files in a batch, at least
 LEAST_STEPS = 20  # however few pairs there are
 WINDOWS = {"characters": 256, "bpe": 128}  # tokens of a long text that are learned from at once
 TextUnit = Literal["lines", "documents", "stream"]
@@ -64,6 +66,7 @@ class Choices:
     spans: bool  # tags write spans, as BIO does
     text: TextUnit | None  # what a text is, where there are no sources
     window: int | None  # of a long text: tokens that are learned from at once
+    files: Files | None = None  # where sources name files
 
     @property
     def task(self) -> Task:
@@ -92,11 +95,15 @@ def choose(
         guess = Guess(task, "as asked for")
     _refuse_impossible(guess.task, kind_of(dataset), sample)
     unit = _unit(dataset, sample) if guess.task == "language" else None
+    files = _files(guess.task, sample)
     source, target = sides(guess.task, found, sample, in_windows=unit not in (None, "lines"))
     is_text = "text" in (source.looks, target.looks)
     has_gpu = torch.cuda.is_available() if gpu is None else gpu
     amount = found.pairs * found.target.mean_characters if guess.task == "language" else found.pairs
     sizes = upto(amount, presets(guess.task, source.looks, target.looks, has_gpu))
+    if files is not None:
+        source = replace(source, mean=files.mean, limit=_room(files.longest))
+        sizes = replace(sizes, batch=max(sizes.batch, rounded(AT_ONCE * (files.mean + 1))))
     cost = max(source.mean, target.mean) + 1
     epoch = found.pairs * cost / sizes.batch  # in steps
     epochs = max(sizes.epochs, math.ceil(LEAST_STEPS / max(1.0, epoch)))
@@ -124,7 +131,19 @@ def choose(
         spans=guess.task == "tags" and _write_spans(labels),
         text=unit,
         window=None if unit in (None, "lines") else WINDOWS[target.tokenizer],
+        files=files,
     )
+
+
+def _files(task: Task, sample: Sequence[Example]) -> Files | None:
+    """What sources name, where they name files and a person did not ask for what only texts can be used for."""
+    kind = None if task in ("language", "retrieve") else file_kind(sample)
+    return None if kind is None else opened(kind, sample)
+
+
+def _room(longest: int) -> int:
+    """Positions of a file that a recipe should allow, by the longest of some."""
+    return max(TOKEN_LIMIT, math.ceil(1.5 * longest / 128) * 128)
 
 
 def _sampled(examples: Iterator[Example], sample: list[Example]) -> Iterator[Example]:

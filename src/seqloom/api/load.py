@@ -26,8 +26,9 @@ from seqloom.metrics.calibration import Calibration
 from seqloom.models.generator import Generator, Network
 from seqloom.models.model import Ensemble
 from seqloom.nn.packed import pack
-from seqloom.recipe import Recipe, build_model, joined_codecs, recipe_from
+from seqloom.recipe import Recipe, recipe_from
 from seqloom.runtime import Runtime
+from seqloom.wiring import build_model, joined_codecs
 
 
 def find_bundle(path: str | Path) -> Path:

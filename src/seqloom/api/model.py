@@ -47,11 +47,12 @@ from seqloom.models.mixture import Mixture
 from seqloom.models.model import EncoderDecoder
 from seqloom.models.narrowed import Narrowed, can_be_narrowed
 from seqloom.nn.tape import playing
-from seqloom.recipe import Recipe, parameters
+from seqloom.recipe import Recipe
 from seqloom.search.hypotheses import Hypothesis
 from seqloom.search.loop import Observer, searched
 from seqloom.search.steady import Recordings
 from seqloom.shapes import Nll
+from seqloom.wiring import parameters
 
 if TYPE_CHECKING:
     from seqloom.probe.edits import Edits

@@ -48,9 +48,13 @@ from seqloom.metrics.ranking import CANDIDATES
 from seqloom.models.dual import DualEncoder
 from seqloom.models.generator import Generator, Network
 from seqloom.models.model import MODELS
-from seqloom.recipe import (
+from seqloom.recipe import Recipe
+from seqloom.specials import SPECIALS
+from seqloom.tasks.base import Loss
+from seqloom.training import budget, checkpoints
+from seqloom.training.freezing import named
+from seqloom.wiring import (
     AnyTask,
-    Recipe,
     build_model,
     build_task,
     joined_codecs,
@@ -58,10 +62,6 @@ from seqloom.recipe import (
     start_from_vectors,
     start_from_weights,
 )
-from seqloom.specials import SPECIALS
-from seqloom.tasks.base import Loss
-from seqloom.training import budget, checkpoints
-from seqloom.training.freezing import named
 
 CALIBRATION_EXAMPLES = 2_000
 CUT_SHARE = 0.001  # of the training targets may be longer than outputs without a word about it

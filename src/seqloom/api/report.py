@@ -44,7 +44,7 @@ from seqloom.probe.faithfulness import Trials
 from seqloom.probe.glimpse import Read, glimpsed
 from seqloom.probe.report import MOST_BYTES, Report, Sentence, report_page
 from seqloom.probe.telling import Judged, telling
-from seqloom.recipe import parameters
+from seqloom.wiring import parameters
 
 SEED = 1
 BATCH_TOKENS = 2048  # of forced passes; each step weighs the whole vocabulary

@@ -32,8 +32,9 @@ from seqloom.errors import SeqloomError
 from seqloom.models.dual import DualEncoder
 from seqloom.models.generator import GeneratorSettings
 from seqloom.models.model import MODELS
-from seqloom.recipe import Recipe, parameters
+from seqloom.recipe import Recipe
 from seqloom.shapes import Float, Tensor
+from seqloom.wiring import parameters
 
 BATCH_TOKENS = 8192
 

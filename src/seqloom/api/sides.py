@@ -56,6 +56,7 @@ def sides(task: Task, found: Profile, sample: Sequence[Example], in_windows: boo
             ("characters", "words are read by their letters, so none is unknown"),
             ("symbols", "a tag for each word"),
         ),
+        "retrieve": (_read(found.source, pairs), _read(found.target, pairs)),
         "transduce": (_written(found.source, pairs), _written(found.target, pairs)),
     }
     source, target = cuts[task]

@@ -91,7 +91,7 @@ LANGUAGE_ON_GPU: Presets = (
 
 def presets(task: Task, source: Looks, target: Looks, gpu: bool) -> Presets:
     """The table of a kind of data."""
-    if task in ("label", "labels", "number"):
+    if task in ("label", "labels", "number", "retrieve"):
         return LABEL
     if task == "tags":
         return TAGS

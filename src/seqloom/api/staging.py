@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from seqloom.api.datasets import INPUT
+from seqloom.data.sets import Data
 from seqloom.files import file_error, sync_folder
-from seqloom.recipe import Data
 
 RECIPE, DATA, START, FINISHED, METRICS = "recipe.yaml", "data.json", "start.json", "finished.json", "metrics.jsonl"
 PAIRS = "pairs.json"  # what became of the lines that were read

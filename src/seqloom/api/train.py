@@ -53,7 +53,7 @@ from seqloom.files import atomic_write
 from seqloom.metrics.calibration import Calibration
 from seqloom.metrics.perplexity import perplexity
 from seqloom.nn.fusion import has_fusible
-from seqloom.recipe import Recipe, parameters
+from seqloom.recipe import Recipe
 from seqloom.shapes import Tensor
 from seqloom.training import checkpoints
 from seqloom.training.averaging import average
@@ -64,6 +64,7 @@ from seqloom.training.loop import fit
 from seqloom.training.observers import CheckpointKeeper, JsonLines, Observer, TensorBoard
 from seqloom.training.phases import phase
 from seqloom.training.state import Snapshot
+from seqloom.wiring import parameters
 
 SAMPLED_LINES = 5_000  # of the training sources, to learn whether lines are sentences
 
@@ -198,6 +199,8 @@ class _Training:
         """Do steps become CUDA graphs, and are layers compiled? What is chosen, and what was asked in vain, is said."""
         chosen, network = self.recipe.runtime, self.parts.network
         asked = chosen.compile == "fused"
+        if (slower := self.parts.task.slower(network)) is not None:
+            self.wishes.tell(slower)
         if chosen.precision == "bf16" and self.parts.device.type == "cpu":
             fast = runtime.has_bf16(self.parts.device)
             slow = "caution: products in bf16, and this processor has no instructions for them: float32 is faster"

@@ -17,7 +17,7 @@ WIDTH = 120  # columns of the attention map where there is no terminal to ask
 
 
 def command(
-    name: str = typer.Argument("pronunciation", metavar="[NAME]", help="pronunciation, dates or captions."),
+    name: str = typer.Argument("pronunciation", metavar="[NAME]", help="pronunciation, dates, captions or digits."),
     folder: Path = typer.Option(Path("demo"), "--folder", help="Where its files go, in a folder of the demo's name."),
     steps: int | None = typer.Option(None, "--steps", min=1, help="Train for so many steps instead of the recipe's."),
     device: str | None = typer.Option(None, "--device", help="auto, cpu, cuda, cuda:N or mps."),

@@ -38,7 +38,7 @@ def command(
         None,
         "--task",
         metavar="TASK",
-        help="What it is for, if the guess is wrong: transduce, label, labels, number, tags, language.",
+        help="What it is for, if the guess is wrong: transduce, label, labels, number, tags, language, retrieve.",
     ),
     source_language: str | None = typer.Option(None, "--source-language", metavar="CODE", help="A code such as en."),
     target_language: str | None = typer.Option(None, "--target-language", metavar="CODE", help="A code such as de."),
@@ -93,7 +93,8 @@ def command(
         return
     for line in _remarks(choices):
         say.talk(line)
-    say.talk(f"{choices.steps:,} steps: about {_span(estimated_seconds(recipe, choices))} on this machine")
+    if choices.files is None and choices.task != "retrieve":
+        say.talk(f"{choices.steps:,} steps: about {_span(estimated_seconds(recipe, choices))} on this machine")
     if output != "-":
         say.talk(f"written: {output}\nnext:\n  seqloom train {shlex.quote(output)}")
 
@@ -105,7 +106,8 @@ def _span(seconds: float) -> str:
 
 
 def _remarks(choices: Choices) -> list[str]:
-    cut = f"source: {choices.source.tokenizer}, target: {choices.target.tokenizer}"
+    read = choices.source.tokenizer if choices.files is None else choices.files.kind
+    cut = f"source: {read}, target: {choices.target.tokenizer}"
     if choices.task == "language":
         cut = f"text: {choices.target.tokenizer}"
     lines = [f"{choices.examples}; {cut}"]

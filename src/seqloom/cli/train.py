@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from seqloom.cli import say
+from seqloom.cli.gain import measured_gain, say_gain
 from seqloom.cli.ranking import ranks
 from seqloom.cli.reporting import NAME, written
 from seqloom.errors import INTERRUPTED, PREEMPTED, SeqloomError
@@ -35,6 +36,9 @@ def command(
     ),
     seeds: str | None = typer.Option(None, "--seeds", metavar="1-5", help="One run per seed, and their mean."),
     start: Path | None = typer.Option(None, "--from", metavar="RUN", help="Begin with this run's weights (fine-tune)."),
+    gain: str | None = typer.Option(
+        None, "--gain", metavar="1,10,100", help="With --from: from scratch as well, at these percentages of the data."
+    ),
     tokens_of: Path | None = typer.Option(
         None, "--tokens-of", metavar="RUN", help="Of a language model: cut its text as this run cuts its targets."
     ),
@@ -79,7 +83,16 @@ def command(
             tell = (lambda line: None) if quiet else say.talk
             return Wishes(observers, stop, tell, allow_data_change, start, replace, tokens_of=tokens_of)
 
-        if numbers or any(map(is_sweep, assignments)):
+        if gain is not None:
+            folder = run if run is not None else Path("runs") / f"{path.stem}-gain"
+            found = measured_gain(path, folder, start, gain, numbers or [1], wishes, assignments)
+            with _read_or_not():
+                say_gain(found, as_json)
+            if found.reason in STOPPED:
+                say.talk(f"saved; the same command{' without --replace' if replace else ''} goes on")
+                raise typer.Exit(STOPPED[found.reason])
+            say.talk(f"report: {say.shown(folder / NAME)}")
+        elif numbers or any(map(is_sweep, assignments)):
             if path.is_dir():
                 raise SeqloomError("E_USAGE", "several runs begin from a recipe, not from a run", where=str(path))
             _say_many(train_many(path, run, _full_keys(path, assignments), numbers, wishes), as_json, quiet, replace)

@@ -86,17 +86,20 @@ class Codecs:
         words: bool = False,
         labels: bool = False,
         in_place: bool = False,
+        by_words: bool = False,
         points: int = 0,
         continues: bool = False,
         may_be_empty: Collection[str] = (),
+        restores: bool = False,
     ) -> None:
         """`words`: sources say which word each of their tokens is a part of. `labels`: targets are labels, of which no
-        other can be learned or said than those of training. `in_place`: one for each word of the source. `points`:
-        targets are at most so many tokens of the source, in a row, each named by its place. `continues`: a source is
-        the beginning of the text that the target goes on with. `may_be_empty`: the sides that may."""
+        other can be learned or said than those of training. `in_place`: one for each token of the source, or, with
+        `by_words`, for each word. `points`: targets are at most so many tokens of the source, in a row, each named by
+        its place. `continues`: a source is the beginning of the text that the target goes on with. `may_be_empty`: the
+        sides that may. `restores`: labels are the source's own words, of which unknown ones are not asked for."""
         self.extras, self.prefixes, self.copies, self.words = dict(extras or {}), tuple(prefixes), copies, words
         self.labels, self.in_place, self.points, self.continues = labels, in_place, points, continues
-        self.may_be_empty = frozenset(may_be_empty)
+        self.by_words, self.may_be_empty, self.restores = by_words, frozenset(may_be_empty), restores
         symbols: list[str] = []
         self._first: dict[str, int] = {}  # name of a prefix -> id of its first ordinary piece
         for name in self.prefixes:
@@ -193,8 +196,10 @@ class Codecs:
         return tuple(names)
 
     def words_read(self, encoded: Encoded) -> int:
-        """How many words a source has, where a model counts them; how many tokens otherwise."""
-        return encoded.own if encoded.words is None else int(encoded.words.max(initial=-1)) + 1
+        """How many words a source has, where a model reads words; how many tokens otherwise."""
+        if not self.by_words or encoded.words is None:
+            return encoded.own
+        return int(encoded.words.max(initial=-1)) + 1
 
     # --- pairs and outputs -------------------------------------------------------------------------------------------
 

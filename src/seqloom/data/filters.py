@@ -112,7 +112,7 @@ def _verdict(pair: Pair, read: Encoded, codecs: Codecs, limits: Limits) -> str |
     before = len(pair.source) - source - len(codecs.prefixes)
     if codecs.extras and max([before, *map(len, pair.extras.values())]) > limits.max_extra:
         return "long_extra"
-    if codecs.labels and UNK in pair.target:
+    if codecs.labels and UNK in pair.target and not codecs.restores:
         return "unseen_label"
     if codecs.points and UNK in pair.target:
         return "no_span"

@@ -9,6 +9,7 @@ pairs only, since pairs that stand often say nothing new. This file judges examp
     label     few different targets, each of many different sources; but not where targets are put together from fewer
               parts (dates, commands, numbers in words), or stand in their sources: those are written, not chosen
     language  plain text, without sources
+    retrieve  never by its looks: pairs could be written as well, so a person says it
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from seqloom.data.examples import ITEMS, Example
 from seqloom.figures import number_in
 from seqloom.models.generator import GeneratorSettings
 
-Task = Literal["transduce", "label", "labels", "number", "tags", "language"]
+Task = Literal["transduce", "label", "labels", "number", "tags", "language", "retrieve"]
 TASKS: tuple[Task, ...] = get_args(Task)
 MEANING: dict[Task, str] = {
     "transduce": "pairs: a target is written for every source",
@@ -32,6 +33,7 @@ MEANING: dict[Task, str] = {
     "number": "numbers: one is told for every source",
     "tags": "tags: one of a few is chosen for every word",
     "language": "a text to go on with: a language model",
+    "retrieve": "questions and their answers: the right text is found among many",
 }
 EXAMPLES: dict[Task, str] = {
     "transduce": "pairs",
@@ -40,6 +42,7 @@ EXAMPLES: dict[Task, str] = {
     "number": "examples",
     "tags": "sentences",
     "language": "texts",
+    "retrieve": "pairs",
 }
 
 MOST_LABELS = 200  # different ones; of more each is rarely seen
@@ -75,6 +78,8 @@ def task_of(model: GeneratorSettings) -> Task:
     """What a recipe's model is for."""
     if model.continues:
         return "language"
+    if model.ranks:
+        return "retrieve"
     if model.in_place:
         return "tags"
     if model.measures:

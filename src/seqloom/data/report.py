@@ -63,6 +63,7 @@ NOTHING = "nothing suspicious found"
 _OF_TARGETS = frozenset({"copies", "long_target", "length_ratio", "odd_script_target"})
 UNSUITED: dict[Task, frozenset[str]] = {  # kinds of trouble that are none where the data are for something else
     "transduce": frozenset(),
+    "retrieve": frozenset({"length_ratio", "several_targets"}),  # a question may have several answers
     "label": _OF_TARGETS | {"several_targets"},  # `several_labels` says more
     "labels": _OF_TARGETS | {"several_targets", "empty_target"},
     "number": _OF_TARGETS,
@@ -152,7 +153,7 @@ def _summary_lines(summary: SetSummary, task: Task) -> Iterator[str]:
     sides = {"source": summary.source, "target": summary.target}
     if summary.numbers is not None:
         yield summary.numbers.told()
-    told = {"transduce": list(sides), "language": ["target"]}.get(task, ["source"])
+    told = {"transduce": list(sides), "retrieve": list(sides), "language": ["target"]}.get(task, ["source"])
     for name in told:
         side = sides[name]
         name = "text" if task == "language" else name

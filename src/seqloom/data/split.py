@@ -1,7 +1,8 @@
 """Which set an example belongs to, decided by its own source (with its extras) and a seed.
 
 The same source always falls into the same set, whatever the order, the file or the other examples: no source stands
-in two sets, and adding data later moves nothing. It decides nothing else; fractions are the caller's choice.
+in two sets, and adding data later moves nothing. The same goes for a portion of the training set. It decides nothing
+else; fractions are the caller's choice.
 """
 
 from __future__ import annotations
@@ -24,13 +25,19 @@ def assign(example: Example, seed: int, dev: float, test: float) -> Part:
     """A seeded hash of the source gives a number in [0, 1): the first `test` of it is test, the next `dev` is dev."""
     assert min(dev, test) >= 0, (dev, test)
     assert dev + test < 1, (dev, test)
-    key = "\0".join(map(source_key, example.key))
-    digest = hashlib.blake2b(key.encode("utf-8"), digest_size=8, salt=_salt(seed)).digest()
-    place = int.from_bytes(digest, "big") / 2**64
+    place = _place(example, str(seed))
     if place < test:
         return "test"
     return "dev" if place < test + dev else "train"
 
 
-def _salt(seed: int) -> bytes:
-    return hashlib.blake2b(str(seed).encode("ascii"), digest_size=16).digest()
+def within(example: Example, seed: int, portion: float) -> bool:
+    """Is it among this portion of the training set? A smaller portion is a part of every larger one."""
+    return portion >= 1 or _place(example, f"portion {seed}") < portion
+
+
+def _place(example: Example, salt: str) -> float:
+    """A number in [0, 1) that its source and the salt decide."""
+    key = "\0".join(map(source_key, example.key))
+    salted = hashlib.blake2b(salt.encode("ascii"), digest_size=16).digest()
+    return int.from_bytes(hashlib.blake2b(key.encode("utf-8"), digest_size=8, salt=salted).digest(), "big") / 2**64

@@ -192,6 +192,11 @@ class Decoder(nn.Module, ABC):
     def forward(self, tokens: RowTokens, state: State, lengths: Rows | None = None) -> tuple[Features, State]:
         """Features for every position, and the state after each row's last real token (`lengths`, default all)."""
 
+    @property
+    def one_by_one(self) -> str | None:
+        """Because of what training goes through its steps one by one, where there is a faster way for its like."""
+        return None
+
     def alone(self, state: State) -> LogProbs | None:
         """Of every place of the output the log-probability of each token, whatever stands at the others.
 

@@ -38,11 +38,12 @@ def _norm(channels: int) -> nn.GroupNorm:
 class Residual(nn.Module):
     """relu(x + f(x)), f = conv, norm, relu, conv, norm; where sizes differ, x passes a 1 x 1 convolution."""
 
-    def __init__(self, given: int, channels: int, stride: int, dropout: float) -> None:
+    def __init__(self, given: int, channels: int, stride: int, dropout: float, second: int = 3) -> None:
+        """`second` is the kernel of the second convolution: 1 or 3."""
         super().__init__()
         self.first = nn.Conv2d(given, channels, 3, stride, 1, bias=False)
         self.first_norm = _norm(channels)
-        self.second = nn.Conv2d(channels, channels, 3, 1, 1, bias=False)
+        self.second = nn.Conv2d(channels, channels, second, 1, second // 2, bias=False)
         self.second_norm = _norm(channels)
         self.dropout = nn.Dropout2d(dropout)
         self.beside: nn.Module = nn.Identity()
@@ -65,6 +66,9 @@ class CnnEncoder(Encoder):
         width: int = Field(128, ge=1)
         channels: int = Field(32, ge=1)  # of the first stage
         blocks: int = Field(1, ge=1, le=50)  # residual blocks of every stage
+        # A region knows what is in it and close by, not all of the picture: attention then says where something is.
+        # With regions of 8 pixels it sees 25 x 25 of them instead of 49 x 49
+        local: bool = False
         positions: bool = True  # add to every region where it stands: attention alone cannot tell left from right
         dropout: Dropout = 0.0
         weights: str | None = None  # a safetensors file of this network's tensors to start from
@@ -82,7 +86,8 @@ class CnnEncoder(Encoder):
         given = channels[0]
         for stage, size in enumerate(channels):
             for block in range(settings.blocks):
-                blocks.append(Residual(given, size, 2 if stage and not block else 1, settings.dropout))
+                stride, second = (2 if stage and not block else 1), (1 if stage and settings.local else 3)
+                blocks.append(Residual(given, size, stride, settings.dropout, second))
                 given = size
         self.blocks = nn.ModuleList(blocks)
         self.end = nn.Parameter(torch.empty(settings.width))

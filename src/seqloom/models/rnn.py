@@ -19,6 +19,7 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field, model_validator
 from torch import nn
+from torch.nn import functional as F
 
 from seqloom import config
 from seqloom.batch import Source
@@ -31,7 +32,8 @@ from seqloom.nn.frontends import TARGET, Embedding, Frontend, Vectors
 from seqloom.nn.layers import COMPOSITIONS, Composition, Concatenation, spread
 from seqloom.nn.recurrent import CELLS, LSTM, Bidirectional, Cell, keep_ended, reverse
 from seqloom.nn.scores import SCORES, Bilinear
-from seqloom.nn.tape import listening, tap
+from seqloom.nn.tape import listening, playing, tap
+from seqloom.nn.unrolled import Feeding, current, previous, unrolls
 from seqloom.shapes import Features, Float, Int, Rows, RowTokens, States, Tensor
 
 Dropout = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -292,12 +294,63 @@ class RecurrentDecoder(Decoder):
         x = tap("decoder.inputs", self.dropout(tap(TARGET, self.embedding(tokens))))  # N T E
         if not self.steps_alone:
             return self._block(x, state, lengths)
+        if lengths is None and unrolls(x) and not playing() and (done := self._unrolled(x, state)) is not None:
+            return done
         features = []
         for t in range(x.shape[1]):
             output, new = self._block(x[:, t : t + 1], state, None)
             state = new if lengths is None else _keep_ended_rows(lengths > t, new, state)
             features.append(output)
         return torch.cat(features, dim=1), state
+
+    def _unrolled(self, x: Float[Tensor, "N T E"], state: State) -> tuple[Features, State] | None:
+        """All steps by a loop that is written out, forward and backward; None for what nobody wrote."""
+        cell, token = self._cell(0), x
+        if self.one_by_one is not None or len(state.sources["mask"]) != len(x):
+            return None
+        assert self.attention is not None, "without attention no step stands alone"
+        opened, memory = cell.laid_open(), self.attention.laid_open(state.sources)
+        assert opened is not None
+        if self.summary_input is not None:
+            x = self.summary_input(x, state.sources["summary"][:, None].expand(-1, x.shape[1], -1))
+        names = [f"0.{part}" for part in cell.parts]
+        x, parts = x.transpose(0, 1), [state.rows[name] for name in names]  # T N E
+        if self.asks_previous:
+            h, contexts, after = previous(opened, memory, x, tuple(parts))
+            features = self._readout(h.transpose(0, 1), contexts.transpose(0, 1), token)
+        else:
+            assert self.readout is not None
+            names, parts = [*names, "fed"], [*parts, state.rows["fed"]]
+            features, after = current(opened, memory, self._feeding(token.transpose(0, 1)), x, tuple(parts))
+            features = features.transpose(0, 1)
+        return features, state.with_rows(**dict(zip(names, after, strict=True)))
+
+    def _feeding(self, token: Float[Tensor, "T N E"]) -> Feeding:
+        """What the readout h~ = tanh(R [h; c] + r) is made of: r has the bias, and what it sees of the token."""
+        assert self.readout is not None
+        assert self.attention is not None
+        weight, bias = self.readout.weight, self.readout.bias
+        width = self.width + self.attention.width
+        steps = (*token.shape[:2], self.width)
+        added = F.linear(token, weight[:, width:], bias) if self.token_readout else bias.expand(steps)
+        kept = [self.dropout(token.new_ones(steps)) if self.training and self.dropout.p else None for _ in range(2)]
+        return Feeding(added, weight[:, :width], *kept)
+
+    @property
+    def one_by_one(self) -> str | None:
+        if not self.steps_alone or self.attention is None:
+            return None
+        feeds = self.recurrence == ("context" if self.asks_previous else "attentional")
+        composed = [composition for composition in (self.recurrence_input, self.readout_input) if composition]
+        reasons = {
+            "several layers": len(self.cells) > 1,
+            "coverage": self.covers,
+            "copying": self.shares_weights,
+            "the context's way into the recurrence": not feeds,
+            "its composition": not all(composition.side_by_side for composition in composed),
+            "its cell": self._cell(0).laid_open() is None,
+        }
+        return next((reason for reason, holds in reasons.items() if holds), self.attention.closed)
 
     def _block(self, x: Float[Tensor, "N T E"], state: State, lengths: Rows | None) -> tuple[Features, State]:
         """The equations of the module's docstring, for all T steps (T = 1 where steps stand alone)."""

@@ -17,6 +17,7 @@ from seqloom.errors import SeqloomError
 from seqloom.nn.layers import spread
 from seqloom.nn.scores import SCORES, Additive, ScoreFunction, by_source
 from seqloom.nn.tape import tap
+from seqloom.nn.unrolled import Memories
 from seqloom.shapes import Bool, Float, Mask, Past, Query, States, Tensor
 
 Projection = Literal["identity", "linear", "relu"]
@@ -133,6 +134,22 @@ class Attention(nn.Module):
         if self.hard and not self.training:
             weights = torch.zeros_like(weights).scatter(-1, weights.argmax(-1, keepdim=True), 1.0)
         return weights
+
+    @property
+    def closed(self) -> str | None:
+        """Why no loop that is written out can make it (`unrolled.py`); None where one can."""
+        reasons = {
+            "several heads": self.heads > 1,
+            "hard attention": self.hard,
+            "projected queries": not isinstance(self.query, nn.Identity),
+            "its score": self._score(0).closed,
+        }
+        return next((reason for reason, holds in reasons.items() if holds), None)
+
+    def laid_open(self, prepared: dict[str, Tensor]) -> Memories:
+        """The same attention, as such a loop makes it."""
+        score = self._score(0).laid_open(prepared["keys0"])
+        return Memories(score.keys, prepared["values"], ~prepared["mask"], score.query, score.vector)
 
     def contexts(self, weights: Float[Tensor, "N H T S"], values: States) -> Float[Tensor, "N T C"]:
         """sum_s weights_s values_s, head by head."""

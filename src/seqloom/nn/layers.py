@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import nn
@@ -17,6 +17,7 @@ class Composition(nn.Module, ABC):
     """Two vectors become one, of width `width`."""
 
     width: int
+    side_by_side: ClassVar[bool] = False  # is it [a; b]? Then W [a; b] = W_a a + W_b b can be made in two places
 
     @abstractmethod
     def forward(self, main: Float[Tensor, "*r A"], other: Float[Tensor, "*r B"]) -> Float[Tensor, "*r C"]: ...
@@ -24,6 +25,8 @@ class Composition(nn.Module, ABC):
 
 class Concatenation(Composition):
     """[a; b]"""
+
+    side_by_side = True
 
     class Settings(config.Settings):
         kind: Literal["concat"] = "concat"

@@ -17,8 +17,10 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from seqloom import config
 from seqloom.config import Table
+from seqloom.nn.adjoint import ElmanTurn, GRUTurn, LSTMTurn, Turn
 from seqloom.nn.packed import is_packed, linear
 from seqloom.nn.tape import listening, tap
+from seqloom.nn.unrolled import Recurrence, alone, unrolls
 from seqloom.shapes import Float, Int, Tensor
 
 Parts = tuple[Tensor, ...]  # (h,) or (h, c), each N D
@@ -56,6 +58,10 @@ class Cell(nn.Module, ABC):
             outputs.append(new[0])
         return torch.stack(outputs, dim=1), state
 
+    def laid_open(self) -> Recurrence | None:
+        """The same cell for loops that are written out (`unrolled.py`); None where nobody wrote its way back."""
+        return None
+
     @property
     def heard(self) -> bool:
         """Does somebody listen to single steps? Inside of a kernel there are none."""
@@ -89,14 +95,22 @@ class FusedCell(Cell):
         if lengths is None:
             outputs, final = self._run(x, state)
             return outputs, final
-        if x.is_cuda and torch.cuda.is_current_stream_capturing():  # nobody can be asked for lengths while recording
-            return super().forward(x, state, lengths)
+        if _recording(x):
+            return read_through([self], [x], [state], lengths)[0] if unrolls(x) else super().forward(x, state, lengths)
         # Ragged rows are packed, so that nothing behind a row's end is ever computed. A row of zero steps is read as
         # one step and its state put back.
         packed = pack_padded_sequence(x, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
         packed_outputs, final = self._run(packed, state)
         outputs, _ = pad_packed_sequence(packed_outputs, batch_first=True, total_length=x.shape[1])
         return outputs, keep_ended(lengths > 0, final, state)
+
+    @abstractmethod
+    def turn(self) -> Turn:
+        """What it does with its two products, and the way back."""
+
+    def laid_open(self) -> Recurrence:
+        w, u, bias_w, bias_u = self.weights()
+        return Recurrence(self.turn, w, bias_w + bias_u, u, None)
 
     def _run(self, x: X, state: Parts) -> tuple[X, Parts]:
         layered = tuple(part[None].contiguous() for part in state)  # 1 N D
@@ -123,6 +137,9 @@ class Elman(FusedCell):
         w, u, bw, bu = self.weights()
         bend = {"tanh": torch.tanh, "relu": torch.relu, "sigmoid": torch.sigmoid}[self.activation]
         return (bend(linear(x, w, bw) + linear(state[0], u, bu)),)
+
+    def turn(self) -> Turn:
+        return ElmanTurn(self.activation)
 
     def forward(
         self, x: Float[Tensor, "N T I"], state: Parts, lengths: Int[Tensor, "N"] | None = None
@@ -155,6 +172,9 @@ class LSTM(FusedCell):
         c = torch.addcmul(f.sigmoid() * state[1], i.sigmoid(), g.tanh())
         return o.sigmoid() * c.tanh(), c
 
+    def turn(self) -> Turn:
+        return LSTMTurn()
+
 
 class GRU(FusedCell):
     """z, r = sigma(W x + U s + b), n = tanh(W x + r (U s) + b), s_t = (1 - z) n + z s_{t-1}"""
@@ -174,6 +194,13 @@ class GRU(FusedCell):
         (r, z, n), (of_r, of_z, of_n) = (part.chunk(3, dim=1) for part in made)
         candidate = torch.tanh(torch.addcmul(n, torch.sigmoid(r + of_r), of_n))
         return (torch.lerp(candidate, state[0], torch.sigmoid(z + of_z)),)
+
+    def turn(self) -> Turn:
+        return GRUTurn()
+
+    def laid_open(self) -> Recurrence:
+        w, u, bias_w, bias_u = self.weights()
+        return Recurrence(self.turn, w, bias_w, u, bias_u)  # of U h: the candidate gates it with its bias
 
 
 CELLS: Table[Cell] = Table("cells", {"elman": Elman, "lstm": LSTM, "gru": GRU})
@@ -219,12 +246,45 @@ class Bidirectional(nn.Module):
 
     def forward(self, x: Float[Tensor, "B S I"], lengths: Int[Tensor, "B"]) -> tuple[Float[Tensor, "B S D"], Parts]:
         """States at every position, and each part's last state per direction, concatenated."""
-        outputs, finals = [], []
-        for backward, (cell, start) in enumerate(zip(self.cells, self.starts, strict=True)):
-            states, final = cell(reverse(x, lengths) if backward else x, start(x), lengths)
-            outputs.append(reverse(states, lengths) if backward else states)
-            finals.append(final)
-        return torch.cat(outputs, dim=-1), tuple(torch.cat(parts, dim=-1) for parts in zip(*finals, strict=True))
+        cells = [_cell(module) for module in self.cells]
+        inputs, starts = [x, reverse(x, lengths)][: len(cells)], [start(x) for start in self.starts]
+        if _recording(x) and unrolls(x) and not any(cell.heard or cell.laid_open() is None for cell in cells):
+            read = read_through(cells, inputs, starts, lengths)  # both directions step by step together
+        else:
+            read = [cell(*given, lengths) for cell, *given in zip(cells, inputs, starts, strict=True)]
+        outputs, finals = zip(*read, strict=True)
+        in_order = [reverse(states, lengths) if backward else states for backward, states in enumerate(outputs)]
+        return torch.cat(in_order, dim=-1), tuple(torch.cat(parts, dim=-1) for parts in zip(*finals, strict=True))
+
+
+def read_through(
+    cells: Sequence[Cell],
+    inputs: Sequence[Float[Tensor, "N T I"]],
+    states: Sequence[Parts],
+    lengths: Int[Tensor, "N"],
+) -> list[tuple[Float[Tensor, "N T D"], Parts]]:
+    """What each cell makes of its input, all of one kind side by side, without a look at the lengths.
+
+    Steps behind the end of a row are computed and never read.
+    """
+    opened = [cell.laid_open() for cell in cells]
+    whole = [cell for cell in opened if cell is not None]
+    assert len(whole) == len(cells), "a cell that nobody laid open"
+    x = torch.stack([cell.inputs(x.transpose(0, 1)) for cell, x in zip(whole, inputs, strict=True)], dim=1)  # T G N M
+    biases = [cell.bias for cell in whole if cell.bias is not None]
+    bias = torch.stack(biases)[:, None] if biases else None  # G 1 M
+    joined = whole[0]._replace(u=torch.stack([cell.u for cell in whole]), bias=bias)
+    start = tuple(torch.stack(part) for part in zip(*states, strict=True))  # G N D each
+    after = alone(joined, x, start)  # T G N D each
+    last = (lengths - 1).clamp(min=0)[None, None, :, None].expand(1, *start[0].shape)
+    finals = [part.gather(0, last)[0] for part in after]
+    finals = [torch.where((lengths > 0)[:, None], new, old) for new, old in zip(finals, start, strict=True)]
+    return [(after[0][:, g].transpose(0, 1), tuple(part[g] for part in finals)) for g in range(len(cells))]
+
+
+def _recording(x: Tensor) -> bool:
+    """Is a GPU's work being written down? Nobody can be asked for lengths then."""
+    return x.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 def _cell(module: nn.Module) -> Cell:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field
@@ -30,6 +30,14 @@ def by_source(query: Query, sources: int) -> Float[Tensor, "B KT Q"]:
     return query.reshape(sources, rows_per_source(rows, sources) * steps, width)
 
 
+class Open(NamedTuple):
+    """q . key, or v . tanh(q + key) where there is a `vector` v; q = Q h, or h itself."""
+
+    keys: Keys
+    query: Float[Tensor, "A D"] | None = None
+    vector: Float[Tensor, "A"] | None = None
+
+
 class ScoreFunction(nn.Module, ABC):
     """score(h, s) for every query h and memory state s."""
 
@@ -41,6 +49,15 @@ class ScoreFunction(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, query: Query, keys: Keys, past: Past | None = None) -> Weights: ...
+
+    @property
+    def closed(self) -> bool:
+        """Is it a score that a loop which is written out (`unrolled.py`) cannot make?"""
+        return True
+
+    def laid_open(self, keys: Keys) -> Open:
+        """The same score, as such a loop makes it, for keys as `keys` gave them."""
+        raise NotImplementedError
 
 
 class Dot(ScoreFunction):
@@ -68,6 +85,13 @@ class Dot(ScoreFunction):
         scores = by_source(query, keys.shape[0]) @ keys.transpose(1, 2)  # B KT S
         return scores.reshape(rows, steps, keys.shape[1])  # N T S
 
+    @property
+    def closed(self) -> bool:
+        return False
+
+    def laid_open(self, keys: Keys) -> Open:
+        return Open(keys)
+
 
 class ScaledDot(Dot):
     """h . s / sqrt(d), d the width of the vectors that are multiplied (Vaswani 2017)"""
@@ -77,6 +101,9 @@ class ScaledDot(Dot):
 
     def forward(self, query: Query, keys: Keys, past: Past | None = None) -> Weights:
         return super().forward(query / math.sqrt(keys.shape[-1]), keys, past)
+
+    def laid_open(self, keys: Keys) -> Open:
+        return Open(keys / math.sqrt(keys.shape[-1]))
 
 
 class Bilinear(Dot):
@@ -135,6 +162,13 @@ class Additive(ScoreFunction):
                 hidden = hidden + self.coverage(seen[..., None])
             scores.append(self.vector(self.activation(hidden)).squeeze(-1))  # B kt S
         return torch.cat(scores, dim=1).reshape(rows, steps, positions)
+
+    @property
+    def closed(self) -> bool:
+        return self.coverage is not None or self.activation is not torch.tanh
+
+    def laid_open(self, keys: Keys) -> Open:
+        return Open(keys, self.query.weight, self.vector.weight[0])
 
 
 SCORES: Table[ScoreFunction] = Table(

@@ -103,6 +103,29 @@ def document(title: str, payload: Plain, plainly: str, scripts: Sequence[str], s
 """
 
 
+def still_document(title: str, body: str, styles: Sequence[str]) -> str:
+    """A file of its own without any script: `body` is markup that its maker escaped."""
+    static = resources.files("seqloom.probe") / "static"
+    style = "\n".join((static / name).read_text("utf-8") for name in styles)
+    policy = f"default-src 'none'; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<title>{escaped(title)}</title>
+<style>{style}</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
 # --- text that stays text ------------------------------------------------------------------------------------------
 
 

@@ -21,9 +21,9 @@ from seqloom.data.examples import Inputs
 from seqloom.errors import SeqloomError
 from seqloom.probe.edits import Edits, Look, Silence
 from seqloom.probe.explain import Explanation
-from seqloom.recipe import parameters
 from seqloom.serve.service import Service, while_there
 from seqloom.web.refusals import Refusal, refused
+from seqloom.wiring import parameters
 
 MOST_WEIGHTS = 1_000_000  # numbers of one explanation
 Part = Literal["tokens", "scores", "alignment", "attention", "beam"]

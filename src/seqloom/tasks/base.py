@@ -54,5 +54,9 @@ class Task(ABC, Generic[M, E, P]):
         """
         return "this task is not known to compute alike for every batch"
 
+    def slower(self, model: M) -> str | None:
+        """What training could do faster with other settings, for the log; None where there is nothing to say."""
+        return None
+
     @abstractmethod
     def predict(self, model: M, batch: Batch) -> list[P]: ...

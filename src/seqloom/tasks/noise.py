@@ -82,6 +82,14 @@ def spoilt(tokens: Tokens, noise: Noise, vocabulary: int) -> tuple[Tokens, Bool[
     return replace(tokens, ids=ids), draws < noise.replace + noise.mask + noise.keep
 
 
+def words_with(tokens: Tokens, struck: Bool[Tensor, "B S"], size: int) -> Bool[Tensor, "B W"]:
+    """Which of `size` words have a token that was struck."""
+    assert tokens.words is not None, "somebody asked for words"
+    whose = tokens.words.masked_fill(~tokens.mask | (tokens.words < 0), size)  # no word: one place more
+    found = torch.zeros(len(struck), size + 1, dtype=torch.long, device=struck.device)
+    return found.scatter_add(1, whose.long(), struck.long())[:, :size] > 0
+
+
 def random_tokens(tokens: Tokens, vocabulary: int) -> Tensor:
     return torch.randint(len(SPECIALS), vocabulary, tokens.ids.shape).to(tokens.ids.device)
 

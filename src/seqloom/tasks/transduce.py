@@ -27,11 +27,11 @@ from seqloom.search.hypotheses import Hypothesis
 from seqloom.search.loop import Limits, search
 from seqloom.search.strategies import STRATEGIES, Beam
 from seqloom.shapes import Features, Float, Int, Tensor
-from seqloom.specials import BOS, EOS
+from seqloom.specials import BOS, EOS, UNK
 from seqloom.tasks.alignment import AttentionLoss
 from seqloom.tasks.base import Loss, Task
 from seqloom.tasks.carried import Carried
-from seqloom.tasks.noise import Noise, edited, noisy, spoilt
+from seqloom.tasks.noise import Noise, edited, noisy, spoilt, words_with
 from seqloom.tasks.passes import Pass
 from seqloom.tasks.rdrop import divergence, halves
 from seqloom.tasks.risk import Decode, ExpectedRisk, Risk
@@ -139,14 +139,15 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
         decode: Decode | None = None,
         teachers: Sequence[Generator] = (),
         carried: Carried | None = None,
+        by_words: bool = False,
     ) -> None:
         """`decode` turns target ids into text: only metrics need it, that is `risk`. Only training needs `teachers`,
-        and `carried` where texts are read in windows."""
+        and `carried` where texts are read in windows. `by_words`: what is restored are words, not tokens."""
         self.settings = settings
         self.source_vocabulary, self.target_vocabulary = vocabularies
         self.sampling: Schedule = SAMPLING.build(settings.sampling)
         self.searching = searching
-        self.teachers, self.carried = tuple(teachers), carried
+        self.teachers, self.carried, self.by_words = tuple(teachers), carried, by_words
         self.risk: ExpectedRisk | None = None
         if settings.risk is not None:
             assert decode is not None, "a metric judges text"
@@ -186,6 +187,10 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
             ),
         }
         return next((words for words, there in obstacles.items() if there), None)
+
+    def slower(self, model: Generator) -> str | None:
+        reason = model.decoder.one_by_one
+        return None if reason is None else f"attention inside the recurrence: step by step, because of {reason}"
 
     def _likelihood(self, model: Generator, batch: Batch, step: int) -> Loss:
         """Cross-entropy, averaged over two passes that must agree where R-Drop is on."""
@@ -230,7 +235,10 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
             return replace(batch, sources={**batch.sources, "source": spoilt_source})
         read, struck = spoilt(source, noise, self.source_vocabulary)
         assert batch.target is not None
-        asked = replace(batch.target, mask=batch.target.mask & struck)  # a tag for each token, in its place
+        if self.by_words:
+            struck = words_with(source, struck, batch.target.ids.shape[1])
+        known = batch.target.ids != UNK  # what the vocabulary lacks is read, and not asked for
+        asked = replace(batch.target, mask=batch.target.mask & struck & known)  # one for each in its place
         return replace(batch, sources={**batch.sources, "source": read}, target=asked)
 
     def _judged(self, batch: Batch) -> Batch:

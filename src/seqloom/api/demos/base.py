@@ -23,5 +23,5 @@ class Demo:
     question: str  # a source of one's own, for the first command to type afterwards
     held_out: Mapping[str, Callable[[], Iterator[tuple[str, ...]]]] = field(default_factory=dict)  # dev, test
     beside: Callable[[Path], None] | None = None  # writes the files that sources are, where pairs only name them
-    score: str = "dot"  # another score of its attention, to compare with
+    change: tuple[str, str] = ("dot", "model.decoder.attention.score=dot")  # to compare with: its name, the recipe line
     called: Mapping[str, str] = field(default_factory=dict)  # metrics by kind, as people of this trade name them
