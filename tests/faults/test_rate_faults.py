@@ -139,6 +139,9 @@ def test_a_port_in_use(seqloom: Command, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         line = seqloom("rate", "open", path, "--port", taken.getsockname()[1]).refused("E_USAGE", 2)
     assert "cannot listen there" in line
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute("DELETE FROM raters")
+    assert "no raters" in seqloom("rate", "open", path, "--port", 0).refused("E_USAGE", 2)
     assert "--port" in line
 
 
@@ -289,6 +292,19 @@ def test_a_locked_study_on_the_command_line(seqloom: Command, tmp_path: Path, mo
         other.execute("BEGIN EXCLUSIVE")
         line = seqloom("rate", "results", path).refused("E_LOCKED", 6)
     assert "another program writes to the study" in line
+
+
+def test_a_full_disk_keeps_what_was_acknowledged(tmp_path: Path) -> None:
+    with serving(study(tmp_path / "study")) as served, served.client() as client:
+        (pages,) = served.store._file.execute("PRAGMA page_count").fetchone()
+        served.store._file.execute(f"PRAGMA max_page_count = {pages}")
+        kept = 0
+        while (answer := client.put("/api/tasks/1/rating", json={**GOOD_CLICK, "value": bool(kept % 2)})).is_success:
+            kept += 1
+        assert (answer.status_code, answer.json()["error"]["code"]) == (500, "E_DISK")
+        assert len(served.store.clicks("anna")) == kept
+        served.store._file.execute(f"PRAGMA max_page_count = {pages + 100}")
+        assert client.put("/api/tasks/1/rating", json={**GOOD_CLICK, "value": bool(kept % 2)}).status_code == 200
 
 
 def test_one_answer_is_not_changed_for_ever(

@@ -167,6 +167,11 @@ def test_nothing_acknowledged_is_lost_when_it_is_killed(tmp_path: Path) -> None:
         assert client.get("/api/study").json()["done"] == 12
 
 
+def test_links_have_the_name_that_the_page_is_reached_by(tmp_path: Path) -> None:
+    with process(study(tmp_path / "study"), "--name", "rate.example", "--host", "127.0.0.2") as (_, links):
+        assert links["anna"].startswith("http://rate.example:")
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_it_ends_when_it_is_told_to(tmp_path: Path, number: signal.Signals, code: int) -> None:
     path = study(tmp_path / "study")

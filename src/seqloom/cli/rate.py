@@ -135,10 +135,14 @@ def _open(path: Path, raters: Sequence[str], place: tuple[str, int], names: Sequ
         listener = address.bound()
         listener.listen()  # so that a link that is printed can be followed
         logs.start(logging.WARNING)
-        url = address.url(listener)
-        width = max(map(len, opened.raters()))
-        for one in opened.raters():
-            say.data(f"{one:<{width}}  {url}/#{opened.token(one)}")
+        known = opened.raters()
+        if not known:
+            raise SeqloomError("E_USAGE", "the study has no raters", where=str(path), fix="--rater NAME adds one")
+        for one in known:
+            link = f"{address.url(listener, *names[:1])}/#{opened.token(one)}"
+            say.data(f"{one:<{max(map(len, known))}}  {link}")
+        if not address.is_near:
+            say.talk("caution: without TLS in front, links and answers can be read on their way")
         say.talk("each link is one rater's; every click is saved at once; Ctrl-C ends, and later goes on where it was")
         sys.stdout.flush()  # also into a pipe, before it serves
         server = Listening(app_of(opened, names))

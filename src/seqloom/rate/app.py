@@ -23,7 +23,7 @@ from seqloom.rate.blind import View
 from seqloom.rate.questions import QUESTIONS, Shown
 from seqloom.rate.store import Store
 from seqloom.web import logs
-from seqloom.web.door import PAGE, Body, bearer, refuse_foreign, refuse_large, refuse_other_types
+from seqloom.web.door import Body, bearer, page_headers, refuse_foreign, refuse_large, refuse_other_types
 from seqloom.web.refusals import Refusal, invalid, refused
 
 BODY = 64_000  # bytes
@@ -207,7 +207,7 @@ class Door:
             refuse_other_types(headers)
 
 
-HEADERS: Mapping[str, str] = {**PAGE, "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+HEADERS: Mapping[str, str] = {**page_headers(), "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 
 
 async def _refusal(request: Request, error: Exception) -> Response:

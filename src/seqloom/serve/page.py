@@ -14,23 +14,12 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from seqloom.web.door import page_headers
+
 TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
 OF_THE_PROBE = ("elements.js", "wording.js", "weights.js", "maps.js", "beam.js", "view.js", "page.css")
 OWN = ("app.js", "asking.js", "panel.js", "keeping.js", "exporting.js", "recording.js", "app.css", "icon.svg")
 PATHS = ("/", *(f"/page/{name}" for name in (*OF_THE_PROBE, *OWN)))
-POLICY = "; ".join(
-    [
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "connect-src 'self'",
-        "img-src 'self' data: blob:",
-        "media-src blob:",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-    ]
-)
 
 
 class Page:
@@ -45,7 +34,7 @@ class Page:
 
     def _add(self, path: str, body: bytes, kind: str) -> None:
         mark = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-        headers = {"ETag": mark, "Cache-Control": "no-cache", "Content-Security-Policy": POLICY}
+        headers = {"ETag": mark, "Cache-Control": "no-cache", **page_headers(img="'self' data: blob:", media="blob:")}
 
         async def sent(request: Request) -> Response:
             if request.headers.get("if-none-match") == mark:

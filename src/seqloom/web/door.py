@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers
@@ -18,16 +18,23 @@ from seqloom.web.refusals import Refusal
 
 BODY_SECONDS = 10.0  # for a whole body to arrive
 JSON, FORM = ("application/json", "a body of JSON"), ("multipart/form-data", "a form with a file")
-PAGE: Mapping[str, str] = {  # a page of ours: its own scripts and styles, nothing of any other place
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
+
+
+def page_headers(**more: str) -> dict[str, str]:
+    """What a browser may do with a page of ours: its own scripts and styles, nothing of any other place.
+
+    `more` are further sources by their kind: img="'self' data:".
+    """
+    own = dict.fromkeys(("script", "style", "img", "connect"), "'self'")
+    sources = [f"{kind}-src {places}" for kind, places in {"default": "'none'", **own, **more}.items()]
+    never = [f"{what} 'none'" for what in ("base-uri", "form-action", "frame-ancestors")]
+    return {
+        "Content-Security-Policy": "; ".join([*sources, *never]),
+        "X-Frame-Options": "DENY",
+        "Referrer-Policy": "no-referrer",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+    }
 
 
 class Body:

@@ -53,9 +53,10 @@ class Address:
             raise SeqloomError("E_USAGE", what, where=f"{self.host}:{self.port}", fix=fix) from None
         return listener
 
-    def url(self, listener: socket.socket) -> str:
-        """How a browser of this machine calls the socket that is bound here."""
-        place = f"[{self.host}]" if ":" in self.host else self.host
+    def url(self, listener: socket.socket, name: str = "") -> str:
+        """How a browser calls the socket that is bound here: by a name where it has one."""
+        host = name or self.host
+        place = f"[{host}]" if ":" in host else host
         return f"http://{place}:{listener.getsockname()[1]}"
 
 

@@ -6,9 +6,10 @@ const NEXT = { undefined: "minor", minor: "major", major: undefined };
 // [start, end] of every word and every sign between blanks; scripts without blanks are cut where words end.
 function words(text) {
   const found = [];
-  const segments = new Intl.Segmenter(undefined, { granularity: "word" }).segment(text);
+  const cut = Intl.Segmenter && new Intl.Segmenter(undefined, { granularity: "word" }).segment(text); // not in all browsers
+  const segments = cut ? Array.from(cut, ({ segment }) => segment) : text.match(/\s+|\S+/g) ?? [];
   let place = 0;
-  for (const { segment } of segments) {
+  for (const segment of segments) {
     const length = [...segment].length;
     if (segment.trim()) found.push([place, place + length]);
     place += length;
