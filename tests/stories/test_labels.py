@@ -211,8 +211,18 @@ def test_several_seeds_answer_as_one(moods: Path, seqloom: Command) -> None:
     assert "accuracy" in compared.out
 
 
+def test_a_certain_end_is_no_part_of_a_label(moods: Path, seqloom: Command) -> None:
+    """It is asked nowhere what made the model say it, nor whether its attention was a reason."""
+    text = "a good day"
+    told = json.loads(seqloom("explain", moods, text, "--attribute", "occlusion", "--json").out)["attribution"]
+    assert [one["word"] for one in told["origins"]] == [seqloom("predict", moods, "--text", text, "-q").out.strip()]
+    faith = json.loads(seqloom("explain", moods, text, "--faithfulness", "--json").out)["faithfulness"]
+    assert faith["steps"] == faith["pairs"] == 1
+
+
 def test_a_tagger_can_be_looked_into(tagger: Path, seqloom: Command, tmp_path: Path) -> None:
     assert seqloom("explain", tagger, "babix bab").code == 0
+    assert "layer 1" in seqloom("explain", tagger, "--depth").out
     assert seqloom("explain", tagger, "babix bab", "--attribute", "gradient").code == 0
     answer = seqloom("evaluate", tagger, "--report", tmp_path / "report.html")
     assert "no report" not in answer.err, answer.err

@@ -79,9 +79,14 @@ def test_a_model_of_lines_learns_agreement(kind: str, seqloom: Command, texts: P
     told = seqloom("explain", run, "the dogs near the cat", "--target", "sleep")
     assert told.code == 0, told.err
     assert "sleep" in told.out
-    near = ["explain", run, "the dog", "--neighbours", "2"]
-    for other in (["explain", run, "--states"], near, ["compare", run, run]):
-        assert "language model" in seqloom(*other).refused("E_USAGE", 2)
+    assert seqloom("explain", run, "").code == 0, "from nothing on"
+    near = seqloom("explain", run, "the dogs sleep", "--neighbours", "1").out.splitlines()
+    assert near[1].split() == ["0.0000", "the", "dogs", "sleep"], "texts are told by the state in which they end"
+    points = json.loads(seqloom("explain", run, "--states", "--json").out)["states"]["points"]
+    assert len(points) == 100
+    assert points[0]["text"].startswith("the dog")
+    assert "90 %" in seqloom("explain", run, "--depth").out
+    assert "language model" in seqloom("compare", run, run).refused("E_USAGE", 2)
     scored = seqloom("score", run, texts / "dev.txt")
     assert len(scored.out.splitlines()) == 100
     assert "100 pairs" in scored.err

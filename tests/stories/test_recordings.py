@@ -10,7 +10,7 @@ import pytest
 from commands import Command
 from seqloom.api.evaluate import evaluate
 from seqloom.api.load import load
-from seqloom.api.report import write_report
+from seqloom.api.report import Limits, write_report
 from seqloom.api.train import train
 from tones import write_tones
 
@@ -56,6 +56,13 @@ def tones(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_tones_are_heard(tones: Path) -> None:
     found = evaluate(load(tones))
     assert found["wer"] < 20, found
+
+
+def test_a_run_of_recordings_has_its_report(tones: Path, tmp_path: Path) -> None:
+    """Its encoder shortens the source: where it looked is shown, whether that is a reason cannot be told."""
+    page = write_report(tones, tmp_path / "report.html", limits=Limits(sentences=6, closely=2)).read_text("utf-8")
+    assert '"signal":{' in page
+    assert '"faithfulness":[]' in page
 
 
 def test_convolutions_and_a_transformer_hear_them_too(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def read(model: Model, inputs: Inputs, where: str = "") -> tuple[str, Mapping[st
     model.refuse_long([inputs], Options(on_long="skip"), where)  # of extras; what is said of sources is for files
     text, extras = model.codecs.texts(inputs, where)
     encoded = model.codecs.encode(inputs)
-    if not (text.strip() and encoded.own):
+    if not (text.strip() and encoded.own) and not model.codecs.continues:  # a text may be gone on with from nothing
         raise SeqloomError("E_USAGE", "an empty text has nothing to explain", where=where, fix="give a TEXT")
     _refuse_long("source", encoded.own, model.recipe.data.limits.max_source, where)
     return text, extras, encoded
