@@ -170,6 +170,12 @@ ROWS = [  # task, recipe, result file, scores to show
         {"accuracy": "accuracy"},
     ),
     (
+        "the emotions that occur in a dialogue, several or none (DailyDialog)",
+        "[emotions](recipes/emotions.yaml)",
+        "recipes/results/emotions.json",
+        {"multilabel_f1": "micro F1", "set_accuracy": "right sets"},
+    ),
+    (
         "the right reply among 100 (DailyDialog), bags of vectors",
         "[retrieval](recipes/retrieval.yaml)",
         "recipes/results/retrieval.json",

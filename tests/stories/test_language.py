@@ -73,6 +73,8 @@ def test_a_model_of_lines_learns_agreement(kind: str, seqloom: Command, texts: P
     assert 30 < found["last word"]["accuracy"] < 90, "after two words between, the verb is certain; before, it is not"
     said = seqloom("predict", run, "--text", "the dogs near the cat near the cat", "--greedy")
     assert said.out.strip() == "the dogs near the cat near the cat sleep"
+    begun = seqloom("predict", run, "--prefix", "the dogs near", "--greedy")
+    assert begun.out.startswith("the dogs near "), "a prefix alone is enough"
     made = seqloom("predict", run, "--text", "", "--sample", "--seed", "3")
     assert made.out.startswith("the dog")
     assert seqloom("predict", run, "--text", "", "--sample", "--seed", "3").out == made.out

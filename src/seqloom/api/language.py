@@ -12,10 +12,12 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
 
+from seqloom.api.load import model_settings
 from seqloom.api.model import Model
 from seqloom.api.score import score_examples
 from seqloom.config import Plain
@@ -202,3 +204,9 @@ def _next_word(text: str, before: str) -> str:
     """The first word that was added to a text."""
     added = text.removeprefix(before).removeprefix(before.rstrip()).split()
     return added[0] if added else ""
+
+
+def completes(run: str | Path) -> bool:
+    """Is this the folder of a language model, which can go on with nothing but a prefix?"""
+    model = model_settings(run)
+    return model is not None and model.continues

@@ -23,8 +23,8 @@ from seqloom.data.codecs import CODECS, Codecs
 from seqloom.data.source import SourceCodec
 from seqloom.errors import SeqloomError
 from seqloom.metrics.calibration import Calibration
-from seqloom.models.generator import Generator, Network
-from seqloom.models.model import Ensemble
+from seqloom.models.generator import Generator, GeneratorSettings, Network
+from seqloom.models.model import MODELS, Ensemble
 from seqloom.nn.packed import pack
 from seqloom.recipe import Recipe, recipe_from
 from seqloom.runtime import Runtime
@@ -235,3 +235,16 @@ def load_ensemble(
         ensemble,
         workers=_workers(workers, first.device),
     )
+
+
+def model_settings(run: str | Path) -> GeneratorSettings | None:
+    """What the recipe of a run says of its model, by a quick look; None of what is no run, or a damaged one: that is
+    for `load` to refuse."""
+    folder = Path(run)
+    place = next((one for one in (folder / "bundle", folder) if (one / CARD).is_file()), folder)
+    try:
+        model = MODELS.settings(read_yaml(place / RECIPE).get("model"))
+    except (SeqloomError, ValueError):
+        return None
+    assert isinstance(model, GeneratorSettings)
+    return model

@@ -20,18 +20,15 @@ from seqloom.api.asked import Asked
 from seqloom.api.datasets import Datasets
 from seqloom.api.engine import weights_of
 from seqloom.api.index import FOLDER, Index, distinct
-from seqloom.api.load import opened
+from seqloom.api.load import model_settings, opened
 from seqloom.api.predictions import Output, Prediction, passed_over
 from seqloom.api.reading import CHUNK_LINES, Piece, Reader
-from seqloom.bundle import CARD, RECIPE
-from seqloom.config import Plain, kind_of, read_yaml
+from seqloom.config import Plain, kind_of
 from seqloom.data.batching import collate_sources, ended, in_order
 from seqloom.data.codecs import Codecs, Encoded
 from seqloom.data.examples import Inputs
 from seqloom.errors import SeqloomError
 from seqloom.models.dual import DualEncoder
-from seqloom.models.generator import GeneratorSettings
-from seqloom.models.model import MODELS
 from seqloom.recipe import Recipe
 from seqloom.shapes import Float, Tensor
 from seqloom.wiring import parameters
@@ -234,12 +231,6 @@ def training_targets(retriever: Retriever) -> Iterator[str]:
 
 
 def ranks(run: str | Path) -> bool:
-    """Is this the folder of a run that ranks texts? What is no run, or a damaged one, is for `load` to refuse."""
-    folder = Path(run)
-    place = next((one for one in (folder / "bundle", folder) if (one / CARD).is_file()), folder)
-    try:
-        model = MODELS.settings(read_yaml(place / RECIPE).get("model"))
-    except (SeqloomError, ValueError):
-        return False
-    assert isinstance(model, GeneratorSettings)
-    return model.ranks
+    """Is this the folder of a run that ranks texts?"""
+    model = model_settings(run)
+    return model is not None and model.ranks

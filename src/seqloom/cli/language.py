@@ -28,6 +28,13 @@ class Outcome(NamedTuple):
     preferred: list[Preference]
 
 
+def completes(run: str) -> bool:
+    """Is this a language model?"""
+    from seqloom.api.language import completes as does
+
+    return does(run)
+
+
 def judged_language(model: Model, examples: list[Example], asked: Asked) -> Outcome:
     """Everything that was asked for."""
     from seqloom.api.datasets import Datasets

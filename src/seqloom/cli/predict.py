@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seqloom.cli import ranking, say
+from seqloom.cli import language, ranking, say
 from seqloom.cli.answers import STDIN, CloseLook, Job, as_one
 from seqloom.cli.extras import given_extras, refuse_missing
 from seqloom.cli.sink import same_file
@@ -163,6 +163,8 @@ def command(
 ) -> None:
     """Predict: one output line for every input line."""
     runs, given = _places(places, ensemble, bool(text))
+    if prefix and not text and len(places) == len(runs) and engine is None and language.completes(runs[0]):
+        text = [""]  # there is nothing else that it would need
     ranked = engine is None and ranking.ranks(runs[0])  # whoever has an engine needs no torch
     if ranked:
         ranking.refuse_others(context, ranking.PREDICTS, runs[0])

@@ -56,15 +56,16 @@ NARROWEST, USUAL_WIDTH = 0.5, 0.1  # of the bell of a number: in levels, and of 
 QUICKLY = 10.0  # how much faster the width is learned than other parameters are
 
 
-class LabelSettings(DecoderSettings):
-    """What these decoders can be told."""
+class SayingSettings(DecoderSettings):
+    """Of decoders that say something of a source, and read nothing of what they said."""
 
-    hidden: int | None = Field(None, ge=1)  # width of a layer before the output, relu(U x + c); null: none
+    of_source: ClassVar[str] = "labels are of a source"
+
     dropout: Dropout = 0.0
 
     def fitted(self, encoder: bool) -> DecoderSettings:
         if not encoder:
-            raise ValueError("kind: labels are of a source, and there is no encoder that reads one; use rnn")
+            raise ValueError(f"kind: {self.of_source}, and there is no encoder that reads one; use rnn")
         return self
 
     @property
@@ -74,6 +75,12 @@ class LabelSettings(DecoderSettings):
     @property
     def listens(self) -> bool:
         return False
+
+
+class LabelSettings(SayingSettings):
+    """What these decoders can be told."""
+
+    hidden: int | None = Field(None, ge=1)  # width of a layer before the output, relu(U x + c); null: none
 
 
 class Labels(Decoder):

@@ -28,9 +28,9 @@ from torch.nn import functional as F
 
 from seqloom import config
 from seqloom.config import Kind
-from seqloom.models.bag import Dropout
 from seqloom.models.comparing import BETWEEN, Between
-from seqloom.models.contracts import Decoder, DecoderSettings, Encoder, Memory, State
+from seqloom.models.contracts import Decoder, Encoder, Memory, State
+from seqloom.models.labels import SayingSettings
 from seqloom.nn.attention import AttentionSettings
 from seqloom.nn.dropout import CheapDropout
 from seqloom.nn.frontends import Embedding
@@ -52,7 +52,9 @@ class Span(Decoder):
     sources' positions have none.
     """
 
-    class Settings(DecoderSettings):
+    class Settings(SayingSettings):
+        of_source = "a span is of a source"
+
         kind: Literal["span"] = "span"
         query: str | None = None  # a further source that asks; null: what is always asked is learned
         compare: Literal["none", "attention"] = "attention"  # the source's words with the query's, before it points
@@ -60,24 +62,10 @@ class Span(Decoder):
         score: Annotated[config.Settings, Kind(SCORES)] = Additive.Settings()
         between: AttentionSettings = AttentionSettings(score=ScaledDot.Settings())  # where `compare` is attention
         longest: int = Field(32, ge=1)  # tokens of a span
-        dropout: Dropout = 0.0
-
-        def fitted(self, encoder: bool) -> DecoderSettings:
-            if not encoder:
-                raise ValueError("kind: a span is of a source, and there is no encoder that reads one; use rnn")
-            return self
 
         @property
         def attends(self) -> bool:
             return True
-
-        @property
-        def speaks(self) -> bool:
-            return True
-
-        @property
-        def listens(self) -> bool:
-            return False
 
         @property
         def points(self) -> int:
