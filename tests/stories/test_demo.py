@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from seqloom.api import demo as api
-from seqloom.api.demos import DEMOS
+from seqloom.api.demos import DEMOS, captions, digits
 from seqloom.cli.main import run
 
 SMALL = ("--threads", "1", "--steps", "12")
@@ -24,6 +24,8 @@ def few_pairs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.chdir(tmp_path)
     if request.node.get_closest_marker("story"):
         return
+    for sizes in (captions.SIZES, digits.SIZES):  # of what is drawn
+        monkeypatch.setitem(sizes, "train", 600)
     for name, demo in DEMOS.items():
         narrow = re.sub(r"width: \d+", "width: 16", demo.recipe)
         small = replace(demo, pairs=lambda demo=demo: islice(demo.pairs(), 600), recipe=narrow)
