@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 from dataclasses import replace
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 
@@ -109,3 +110,18 @@ def test_dates_learns_what_it_promises(capsys: pytest.CaptureFixture[str]) -> No
     report = json.loads(capsys.readouterr().out)
     scores = {score["metric"]: score["value"] for score in report["evaluation"]["scores"]}
     assert scores["exact"] > 99.0
+
+
+@pytest.mark.story
+def test_captions_tells_new_scenes_and_looks_at_what_it_names(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole of `seqloom demo captions`: above 95 % on pairs it never saw, looking at what it names."""
+    assert run(["demo", "captions", "--threads", "1", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    scores = {score["metric"]: score["value"] for score in report["evaluation"]["scores"]}
+    assert scores["exact"] > 95.0
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    looked = import_module("looks").measured(Path("demo/captions"), 50)
+    assert looked["most_on_what_it_names"] > 0.9
+    assert looked["weight_on_what_it_names"] > 0.75
