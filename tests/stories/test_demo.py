@@ -6,13 +6,14 @@ import json
 import re
 import shlex
 from dataclasses import replace
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from seqloom.api import demo as api
-from seqloom.api.demos import DEMOS
+from seqloom.api.demos import DEMOS, captions, digits
 from seqloom.cli.main import run
 
 SMALL = ("--threads", "1", "--steps", "12")
@@ -24,6 +25,8 @@ def few_pairs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.chdir(tmp_path)
     if request.node.get_closest_marker("story"):
         return
+    for sizes in (captions.SIZES, digits.SIZES):  # of what is drawn
+        monkeypatch.setitem(sizes, "train", 600)
     for name, demo in DEMOS.items():
         narrow = re.sub(r"width: \d+", "width: 16", demo.recipe)
         small = replace(demo, pairs=lambda demo=demo: islice(demo.pairs(), 600), recipe=narrow)
@@ -107,3 +110,18 @@ def test_dates_learns_what_it_promises(capsys: pytest.CaptureFixture[str]) -> No
     report = json.loads(capsys.readouterr().out)
     scores = {score["metric"]: score["value"] for score in report["evaluation"]["scores"]}
     assert scores["exact"] > 99.0
+
+
+@pytest.mark.story
+def test_captions_tells_new_scenes_and_looks_at_what_it_names(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole of `seqloom demo captions`: above 95 % on pairs it never saw, looking at what it names."""
+    assert run(["demo", "captions", "--threads", "1", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    scores = {score["metric"]: score["value"] for score in report["evaluation"]["scores"]}
+    assert scores["exact"] > 95.0
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    looked = import_module("looks").measured(Path("demo/captions"), 50)
+    assert looked["most_on_what_it_names"] > 0.9
+    assert looked["weight_on_what_it_names"] > 0.75
