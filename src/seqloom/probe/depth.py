@@ -66,7 +66,9 @@ def layers(network: Generator, sources: Mapping[str, Source], keep_gradients: bo
     else:
         with torch.no_grad(), Tape(*taps) as tape:
             mask = _read(network, sources)
-    return Layers({_layer_name(name): tape.steps(name)[0] for name in taps}, mask)
+    passed = {_layer_name(name): tape.steps(name)[0] for name in taps}
+    width = next(iter(passed.values())).shape[1]
+    return Layers(passed, F.pad(mask, (0, width - mask.shape[1])))  # sources without a gap leave padding behind them
 
 
 def _read(network: Generator, sources: Mapping[str, Source]) -> Bool[Tensor, "B S"]:
