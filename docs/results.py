@@ -138,11 +138,29 @@ ROWS = [  # task, recipe, result file, scores to show
         "recipes/results/speech-digits.json",
         {"wer": "WER"},
     ),
+    *(
+        (
+            f"read speech to words from cepstra (AN4), {how}",
+            "[speech-an4](recipes/speech-an4.yaml)",
+            f"recipes/results/speech-an4{end}.json",
+            {"wer": "WER"},
+        )
+        for how, end in {"listen, attend and spell": "", "convolutions and a Transformer": "-transformer"}.items()
+    ),
+    *(
+        (
+            f"emoji pictures to their names, {how}",
+            f"[captions-{name}](recipes/captions-{name}.yaml)",
+            f"recipes/results/captions-{name}.json",
+            {"exact": "exact match", "bleu": "BLEU"},
+        )
+        for how, name in {"one vector (show and tell)": "vector", "attention (show, attend and tell)": "attend"}.items()
+    ),
     (
-        "read speech to words from cepstra (AN4)",
-        "[speech-an4](recipes/speech-an4.yaml)",
-        "recipes/results/speech-an4.json",
-        {"wer": "WER"},
+        "aerial photographs to one of 21 kinds of land (UC Merced, 64 x 64)",
+        "[scenes](recipes/scenes.yaml)",
+        "recipes/results/scenes.json",
+        {"accuracy": "accuracy"},
     ),
     *(
         (
