@@ -143,6 +143,27 @@ ROWS = [  # task, recipe, result file, scores to show
         "recipes/results/speech-an4.json",
         {"wer": "WER"},
     ),
+    (
+        "the same by convolutions and a Transformer (settings in the result file)",
+        "[speech-an4](recipes/speech-an4.yaml)",
+        "recipes/results/speech-an4-transformer.json",
+        {"wer": "WER"},
+    ),
+    *(
+        (
+            f"emoji to their names, new combinations, {how}",
+            f"[captions-{name}](recipes/captions-{name}.yaml)",
+            f"recipes/results/captions-{name}.json",
+            {"exact": "exact match", "bleu": "BLEU"},
+        )
+        for name, how in {"vector": "one vector", "attend": "attention"}.items()
+    ),
+    (
+        "aerial photographs to 21 classes (UC Merced, 64 x 64)",
+        "[scenes](recipes/scenes.yaml)",
+        "recipes/results/scenes.json",
+        {"accuracy": "accuracy"},
+    ),
     *(
         (
             f"does one sentence follow from another ({name}), {how}",
