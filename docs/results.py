@@ -149,7 +149,7 @@ ROWS = [  # task, recipe, result file, scores to show
     ),
     *(
         (
-            f"emoji pictures to their names, {how}",
+            f"emoji pictures to their names, new combinations, {how}",
             f"[captions-{name}](recipes/captions-{name}.yaml)",
             f"recipes/results/captions-{name}.json",
             {"exact": "exact match", "bleu": "BLEU"},

@@ -198,14 +198,14 @@ target: {tokenizer: words}
 
 model:
   target_embedding: {width: 96}
-  encoder: {kind: cnn, width: 96, channels: 24, local: true, dropout: 0.05}  # local: a region knows what is close by
+  encoder: {kind: cnn, width: 128, channels: 32, local: true, dropout: 0.05}  # local: it sees what is close by
   decoder: {kind: transformer, width: 96, layers: 2, heads: 4, dropout: 0.0}
 
 task: {history: {replace: 0.15}}  # a number that training lacks must be seen: words before it are not to be trusted
 batching: {tokens: 416, pool: 1}  # 32 numbers of 12 regions and an end; of any length, so that no batch is all alike
 
 training:
-  steps: 5000
+  steps: 3000
   optimiser: {kind: adamw, lr: 1e-3, weight_decay: 0.05}
   schedule: {kind: cosine, warmup: 100}   # to zero at the last step
   clip: 1.0
