@@ -153,7 +153,7 @@ def _unit(vectors: Float[Tensor, "n D"]) -> Float[Tensor, "n D"]:
 def _by_faiss(
     queries: Float[Tensor, "q D"], keys: Float[Tensor, "n D"], k: int, measure: Measure
 ) -> Int[Tensor, "q k"]:
-    import faiss  # type: ignore[import-not-found]
+    import faiss
 
     index = (faiss.IndexFlatIP if measure == "cosine" else faiss.IndexFlatL2)(keys.shape[1])
     index.add(keys.float().numpy())
