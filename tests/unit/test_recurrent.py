@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.batch import Frames
-from seqloom.models.rnn import RecurrentEncoder
+from seqloom.models.rnn_encoder import RecurrentEncoder
 from seqloom.nn.recurrent import CELLS, Cell, Parts, Start, reverse
 
 INPUTS, SIZE = 3, 4

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from seqloom.models.contracts import Memory
-from seqloom.models.rnn import RecurrentDecoder, RecurrentEncoder
+from seqloom.models.rnn import RecurrentDecoder
+from seqloom.models.rnn_encoder import RecurrentEncoder
 from seqloom.models.tables import DECODERS
 from seqloom.nn.frontends import EMBEDDINGS, Embedding
 from seqloom.nn.recurrent import CELLS, Bidirectional, read_through

@@ -27,7 +27,7 @@ from seqloom.models.bag import Dropout
 from seqloom.models.contracts import Encoder, Memory
 from seqloom.models.generator import GeneratorSettings, Network
 from seqloom.models.pooling import How, Pooling
-from seqloom.models.rnn import RecurrentEncoder
+from seqloom.models.rnn_encoder import RecurrentEncoder
 from seqloom.models.tables import ENCODERS
 from seqloom.nn.attention import AttentionSettings
 from seqloom.nn.dropout import CheapDropout

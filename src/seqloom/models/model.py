@@ -21,7 +21,8 @@ from seqloom.models.heads import HEADS, Linear, Repeat
 from seqloom.models.joint import Joint
 from seqloom.models.language import LanguageModel
 from seqloom.models.memories import FURTHER, FurtherSource, joined, spread_out
-from seqloom.models.rnn import Luong, RecurrentEncoder
+from seqloom.models.rnn import Luong
+from seqloom.models.rnn_encoder import RecurrentEncoder
 from seqloom.models.tables import DECODERS, ENCODERS
 from seqloom.nn.ctc import CTC, Ctc
 from seqloom.nn.frontends import EMBEDDINGS, FRONTENDS, Embedding, Frontend, Learned, OneHot

@@ -39,8 +39,9 @@ from seqloom.config import Kind
 from seqloom.errors import SeqloomError
 from seqloom.models.bridge import FirstState
 from seqloom.models.contracts import Decoder, DecoderSettings, Encoder, Memory, State
-from seqloom.models.rnn import Dropout, RecurrentDecoder
+from seqloom.models.rnn import RecurrentDecoder
 from seqloom.nn.dropout import CheapDropout
+from seqloom.nn.entrance import Dropout
 from seqloom.nn.frontends import Embedding
 from seqloom.nn.layers import cells, exact, spread
 from seqloom.nn.recurrent import CELLS, LSTM

@@ -1,4 +1,4 @@
-"""Recurrent encoder and decoder: with one vector, with attention (Bahdanau, Luong), and everything between.
+"""The recurrent decoder: with one vector, with attention (Bahdanau, Luong), and everything between.
 
 The decoder's equations, one line each, h the state of the top layer, s the memory:
 
@@ -22,96 +22,19 @@ from torch import nn
 from torch.nn import functional as F
 
 from seqloom import config
-from seqloom.batch import Source
 from seqloom.config import Kind, kind_of
 from seqloom.models.bridge import Bridge, FirstState
 from seqloom.models.contracts import Decoder, DecoderSettings, Encoder, Memory, State
-from seqloom.nn.attention import Attention, AttentionSettings, SelfAttention
+from seqloom.nn.attention import Attention, AttentionSettings
 from seqloom.nn.dropout import CheapDropout
-from seqloom.nn.frontends import TARGET, Embedding, Frontend, Vectors
+from seqloom.nn.entrance import Dropout
+from seqloom.nn.frontends import TARGET, Embedding
 from seqloom.nn.layers import COMPOSITIONS, Composition, Concatenation, spread
-from seqloom.nn.recurrent import CELLS, LSTM, Bidirectional, Cell, keep_ended, reverse
+from seqloom.nn.recurrent import CELLS, LSTM, Cell, keep_ended
 from seqloom.nn.scores import SCORES, Bilinear
-from seqloom.nn.tape import listening, playing, tap
+from seqloom.nn.tape import playing, tap
 from seqloom.nn.unrolled import Feeding, current, previous, unrolls
-from seqloom.shapes import Features, Float, Int, Rows, RowTokens, States, Tensor
-
-Dropout = Annotated[float, Field(ge=0.0, lt=1.0)]
-
-
-class RecurrentEncoder(Encoder):
-    """A stack of recurrent layers, each forward or both ways; optionally self-attention over the states."""
-
-    class Settings(config.Settings):
-        kind: Literal["rnn"] = "rnn"
-        cell: Annotated[config.Settings, Kind(CELLS)] = LSTM.Settings()
-        width: int = Field(256, ge=1)  # of the states; with both directions each has half
-        layers: int = Field(1, ge=1, le=1000)
-        bidirectional: bool = True
-        reverse: bool = False  # read the source back to front (Sutskever 2014); memory keeps the original order
-        start: Literal["zero", "learned"] = "zero"
-        dropout: Dropout = 0.0
-        self_attention: SelfAttention.Settings | None = None
-
-        @model_validator(mode="after")
-        def _halves(self) -> RecurrentEncoder.Settings:
-            if self.bidirectional and self.width % 2:
-                raise ValueError(f"width: a bidirectional encoder needs an even width, got {self.width}")
-            return self
-
-    def __init__(self, settings: Settings, *, embedding: Frontend | None, frames: int | None = None) -> None:
-        super().__init__()
-        self.vectors = Vectors(embedding, frames)
-        self.width, self.reverse = settings.width, settings.reverse
-        inputs = [self.vectors.width] + [settings.width] * (settings.layers - 1)
-        self.layers = nn.ModuleList(
-            Bidirectional(
-                settings.cell,
-                inputs=size,
-                width=settings.width,
-                both=settings.bidirectional,
-                learned_start=settings.start == "learned",
-                name=f"encoder.{layer}",
-            )
-            for layer, size in enumerate(inputs)
-        )
-        self.layer_taps = tuple(f"encoder.{layer}.states" for layer in range(settings.layers))
-        self.step_taps = tuple(name for layer in self.layers for name in _bidirectional(layer).step_taps)
-        self.dropout = CheapDropout(settings.dropout)
-        attends = settings.self_attention
-        self.self_attention = None if attends is None else SelfAttention(attends, width=settings.width)
-        parts = len(CELLS[settings.cell.kind].parts)  # type: ignore[attr-defined]
-        self.summary_sizes = ((settings.width,) * parts,) * settings.layers
-
-    def forward(self, source: Source) -> Memory:
-        lengths = source.lengths
-        x = self.vectors(source)  # B S D
-        x = tap("encoder.inputs", x)
-        if self.reverse:
-            x = reverse(x, lengths)
-        summary = []
-        for layer, name in zip(self.layers, self.layer_taps, strict=True):
-            x, final = layer(self.dropout(x), lengths)
-            if listening(name):
-                x = self._seen(name, x, lengths)
-            summary.append(final)
-        if self.reverse:
-            x = reverse(x, lengths)
-        x = self.dropout(x).masked_fill(~source.mask[..., None], 0.0)
-        if self.self_attention is not None:
-            x = self.self_attention(x, source.mask)
-        return Memory(tap("encoder.states", x), source.mask, tuple(summary))
-
-    def _seen(self, name: str, x: States, lengths: Int[Tensor, "B"]) -> States:
-        """A layer's states past their tap, in the order of the source."""
-        if not self.reverse:
-            return tap(name, x)
-        return reverse(tap(name, reverse(x, lengths)), lengths)
-
-
-def _bidirectional(module: nn.Module) -> Bidirectional:
-    assert isinstance(module, Bidirectional)
-    return module
+from seqloom.shapes import Features, Float, Rows, RowTokens, Tensor
 
 
 class Uses(config.Settings):

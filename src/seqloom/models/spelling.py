@@ -31,7 +31,7 @@ from seqloom.errors import SeqloomError
 from seqloom.models.bag import Bag
 from seqloom.models.contracts import Encoder, Memory
 from seqloom.models.convolution import ConvolutionalEncoder
-from seqloom.models.rnn import RecurrentEncoder
+from seqloom.models.rnn_encoder import RecurrentEncoder
 from seqloom.models.transformer import TransformerEncoder
 from seqloom.nn.dropout import dropped
 from seqloom.nn.frontends import SOURCE, Frontend, Vectors

@@ -10,7 +10,8 @@ from seqloom.models.labels import Label, LabelSet, Number, Tags
 from seqloom.models.monotonic import Monotonic
 from seqloom.models.pictures import CnnEncoder, PatchesEncoder
 from seqloom.models.pyramid import PyramidEncoder
-from seqloom.models.rnn import Bahdanau, Luong, RecurrentDecoder, RecurrentEncoder
+from seqloom.models.rnn import Bahdanau, Luong, RecurrentDecoder
+from seqloom.models.rnn_encoder import RecurrentEncoder
 from seqloom.models.spans import Span
 from seqloom.models.spelling import SpelledEncoder
 from seqloom.models.subsampled import SubsampledEncoder

@@ -145,22 +145,31 @@ class Alone(Loop):
         return torch.stack(of_x[::-1]), *self.recurrent.gradients(), *carried
 
 
-class Previous(Loop):
-    def __init__(
-        self,
-        turn: Callable[[], Turn],
-        x: Tensor,
-        u: Tensor,
-        bias: Tensor | None,
-        enters: Tensor,
-        *rest: Any,  # `Memories`, then the state
-    ) -> None:
-        self.x, self.turn, self.recurrent, self.enters = x, turn(), Product(u, bias), Product(enters)
-        self.look, self.state = _look(*rest[:5]), rest[5:]
+class Attending(Loop):
+    """What both loops with attention inside are made of; `enters` is what the loop feeds into its cell."""
+
+    def __init__(self, turn: Callable[[], Turn], own: Sequence[Any], memory: Sequence[Any]) -> None:
+        """`own` are W x + b, U, its bias and what `enters` multiplies by, `memory` is `Memories`."""
+        self.x, u, bias, enters = own
+        keys, values, hidden, query, vector = memory
+        self.turn, self.recurrent, self.enters = turn(), Product(u, bias), Product(enters)
+        self.look = Look(keys, values, hidden, None if query is None else Product(query), vector)
 
     @property
     def parts(self) -> tuple[Part, ...]:
         return self.turn, self.recurrent, self.enters, self.look
+
+    def gradients(self, of_x: list[Tensor]) -> tuple[Wanted, Wanted]:
+        """Those of `own` and of `memory`, after the way back."""
+        keys, values, query, vector = self.look.gradients()
+        own = (torch.stack(of_x[::-1]), *self.recurrent.gradients(), self.enters.gradients()[0])
+        return own, (keys, values, None, query, vector)
+
+
+class Previous(Attending):
+    def __init__(self, turn: Callable[[], Turn], *given: Any) -> None:
+        super().__init__(turn, given[:4], given[4:9])
+        self.state: Parts = given[9:]
 
     def outputs(self) -> Parts:
         state, h, contexts = self.state, [], []
@@ -180,32 +189,23 @@ class Previous(Loop):
             of_state = self.look.back(context, self.recurrent.back(h, before[0]))
             carried = (of_state, *(part for part in before[1:] if part is not None))
             of_x.append(x)
-        of_keys, of_values, of_query, of_vector = self.look.gradients()
-        memory = (of_keys, of_values, None, of_query, of_vector)
-        return torch.stack(of_x[::-1]), *self.recurrent.gradients(), self.enters.gradients()[0], *memory, *carried
+        own, memory = self.gradients(of_x)
+        return *own, *memory, *carried
 
 
-class Current(Loop):
-    def __init__(
-        self,
-        turn: Callable[[], Turn],
-        x: Tensor,
-        u: Tensor,
-        bias: Tensor | None,
-        enters: Tensor,
-        *rest: Any,  # `Feeding`, `Memories`, then the state and what is fed to the first step
-    ) -> None:
-        self.x, self.turn, self.recurrent, self.enters = x, turn(), Product(u, bias), Product(enters)
-        self.added, readout, self.kept, self.kept_after = rest[:4]
+class Current(Attending):
+    def __init__(self, turn: Callable[[], Turn], *given: Any) -> None:
+        """After `own` comes `Feeding`, then `memory`, the state, and what is fed to the first step."""
+        super().__init__(turn, given[:4], given[8:13])
+        self.added, readout, self.kept, self.kept_after = given[4:8]
         self.readout = Product(readout)
-        self.look = _look(*rest[4:9])
-        *state, self.fed = rest[9:]
-        self.state = tuple(state)
+        *state, self.fed = given[13:]
+        self.state: Parts = tuple(state)
         self.bent: list[Tensor] = []
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        return self.turn, self.recurrent, self.enters, self.look, self.readout
+        return *super().parts, self.readout
 
     def outputs(self) -> Parts:
         state, fed, features = self.state, self.fed, []
@@ -231,15 +231,9 @@ class Current(Loop):
             carried = [self.recurrent.back(of_h, before[0]), *(part for part in before[1:] if part is not None)]
             of_fed = self.enters.back(x)
             of_x.append(x)
-        of_keys, of_values, of_query, of_vector = self.look.gradients()
+        own, memory = self.gradients(of_x)
         feeding = (torch.stack(of_added[::-1]), self.readout.gradients()[0], None, None)
-        memory = (of_keys, of_values, None, of_query, of_vector)
-        own = (torch.stack(of_x[::-1]), *self.recurrent.gradients(), self.enters.gradients()[0])
         return *own, *feeding, *memory, *carried, of_fed
-
-
-def _look(keys: Tensor, values: Tensor, hidden: Tensor, query: Tensor | None, vector: Tensor | None) -> Look:
-    return Look(keys, values, hidden, None if query is None else Product(query), vector)
 
 
 def _zeros(state: Parts) -> Parts:

@@ -79,34 +79,25 @@ def document(title: str, payload: Plain, plainly: str, entry: str, styles: Seque
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; base-uri 'none'; "
         "form-action 'none'"
     )
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="referrer" content="no-referrer">
-<title>{escaped(title)}</title>
-<style>{style}</style>
-</head>
-<body>
-<noscript>
+    body = f"""<noscript>
 <h1>{escaped(title)}</h1>
 <p>The texts alone: all pictures are drawn by a script, which this browser does not run.</p>
 {plainly}
 </noscript>
 <script type="application/json" id="data">{_inside(payload)}</script>
-<script>{script}</script>
-</body>
-</html>
-"""
+<script>{script}</script>"""
+    return _file(title, body, style, policy)
 
 
 def still_document(title: str, body: str, styles: Sequence[str]) -> str:
     """A file of its own without any script: `body` is markup that its maker escaped."""
     style = "\n".join(static(name) for name in styles)
-    policy = f"default-src 'none'; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
+    return _file(
+        title, body, style, f"default-src 'none'; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _file(title: str, body: str, style: str, policy: str) -> str:
     return f"""<!doctype html>
 <html lang="en">
 <head>
