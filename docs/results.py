@@ -1,21 +1,40 @@
-"""Write the README's tables from the files that `recipes/measure.py`, `benchmarks/demo.py` and `peers.py` wrote.
+"""Write the tables of README and docs/results.md from the files that `recipes/measure.py` and `benchmarks/` wrote.
 
 python docs/results.py          # rewrite the blocks between their markers
 python docs/results.py --check  # say whether they are up to date
+
+The README shows a choice (`TOLD`, `ASKED`), docs/results.md all of it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 from pathlib import Path
 
 from seqloom.config import read_yaml
 
 ROOT = Path(__file__).parents[1]
-README = ROOT / "README.md"
-PEERS = "benchmarks/results/peers.json"
+README, ALL = ROOT / "README.md", ROOT / "docs" / "results.md"
+PEERS, GPU = "benchmarks/results/peers.json", "benchmarks/results/gpu.json"
+TOLD = (  # result files that the README shows
+    "demo-pronunciation",
+    "demo-dates",
+    "translation-vector",
+    "translation-bahdanau",
+    "translation-transformer",
+    "pronunciation-medium-cpu",
+    "pronunciation-large",
+    "inflection",
+    "commands",
+    "classification",
+    "tagging",
+    "speech-an4-transformer",
+    "captions-attend",
+)
+ASKED = ("train-transformer", "train-lstm-feeding", "train-characters", "predict-beam", "predict-lstm", "sentence")
 
 ROWS = [  # task, recipe, result file, scores to show
     (
@@ -263,47 +282,82 @@ def row(task: str, recipe: str, file: str, shown: dict[str, str]) -> str:
     return f"| {task} | {result['pairs']:,} | {recipe} | {scores} | {took} | [{result['date']}]({file}) |"
 
 
-def results() -> list[str]:
+def results(some: bool = False) -> list[str]:
     return [
         "| your task | pairs | recipe | score (95 % interval) | time | measured |",
         "|---|---|---|---|---|---|",
-        *(row(*parts) for parts in ROWS),
+        *(row(*parts) for parts in ROWS if not some or Path(parts[2]).stem in TOLD),
     ]
 
 
-def peers() -> list[str]:
+def peers(some: bool = False) -> list[str]:
     """Every question that was asked of seqloom and of others: its figure, and how many times theirs it is."""
     found = json.loads((ROOT / PEERS).read_text())
     lines = ["| on two CPU cores | seqloom | times as fast as | measured |", "|---|---|---|---|"]
-    for question in found.values():
+    for key, question in found.items():
+        if some and key not in ASKED:
+            continue
         for name, ratios in question["ratios"].items():
+            how = name.removeprefix("seqloom").strip(" ,")
+            if some and how and how != "--int8":
+                continue
             figure = f"{question['contenders'][name][question['unit']]:,.0f} {question['unit'].split('_')[0]}/s"
             others = sorted(((ratio, other) for other, ratio in ratios.items()), reverse=True)
             told = ", ".join(f"{other} {ratio:.2f}" for ratio, other in others)
-            how = name.removeprefix("seqloom").strip(" ,")
             what = question["what"] + (f" ({how})" if how else "")
             lines.append(f"| {what} | {figure} | {told} | [{question['date']}]({PEERS}) |")
     return lines
 
 
-BLOCKS = {"results": results, "peers": peers}
+def gpu(some: bool = False) -> list[str]:
+    """What one GPU does, and what share that is of the same work recorded and replayed with nothing around it."""
+    found = json.loads((ROOT / GPU).read_text())
+    asked = {
+        "train a Transformer of 3 + 3 layers, 256 wide": found["train-transformer"],
+        "train a bidirectional LSTM 512 and a Bahdanau LSTM 512": found["train-bahdanau"],
+        **{
+            f"predict with the Transformer, beam 5, {how}": of
+            for how, of in found["predict"].items()
+            if "batches" in how
+        },
+        "predict with the Transformer, beam 5, one sentence at a time": found["predict"]["one sentence"],
+    }
+    date = found["train-transformer"]["date"]
+    return [
+        f"| on one {found['train-transformer']['machine']['gpu']}, Multi30k, batches of 4,096 tokens | tokens/s "
+        "| share of the ceiling | measured |",
+        "|---|---|---|---|",
+        *(
+            f"| {what} | {of['tokens_per_second']:,} | {100 * of['share_of_ceiling']:.0f} % | [{date}]({GPU}) |"
+            for what, of in asked.items()
+        ),
+    ]
 
 
-def written(text: str) -> str:
+BLOCKS = {"results": results, "peers": peers, "gpu": gpu}
+
+
+def written(text: str, some: bool) -> str:
+    """The text with its blocks made anew; links of docs/results.md begin in its own folder."""
     for name, lines in BLOCKS.items():
         begin, end = f"<!-- {name}: begin (docs/results.py writes this) -->", f"<!-- {name}: end -->"
+        if begin not in text:
+            continue
         before, rest = text.split(begin)
-        text = before + "\n".join([begin, *lines(), end]) + rest.split(end)[1]
+        made = [line if some else re.sub(r"\]\((?=recipes/|benchmarks/)", "](../", line) for line in lines(some)]
+        text = before + "\n".join([begin, *made, end]) + rest.split(end)[1]
     return text
 
 
 def main() -> int:
-    text = README.read_text(encoding="utf-8")
-    new = written(text)
-    if "--check" in sys.argv:
-        return 0 if new == text else 1
-    README.write_text(new, encoding="utf-8")
-    return 0
+    same = True
+    for path, some in ((README, True), (ALL, False)):
+        text = path.read_text(encoding="utf-8")
+        new = written(text, some)
+        same = same and new == text
+        if "--check" not in sys.argv:
+            path.write_text(new, encoding="utf-8")
+    return 0 if same or "--check" not in sys.argv else 1
 
 
 if __name__ == "__main__":
