@@ -381,6 +381,10 @@ class _Reading:
 
 def _read(model: Model, example: Example, counts: Mapping[int, int]) -> _Read:
     pair, encoded = model.codecs.pair(asked(model, example), example.target, 0, example.links)
+    if model.recipe.data.in_files:  # places have roles there, words have none
+        size = -(-int(model.sources([encoded])["source"].lengths[0]) // reduction_of(model.network))
+        target, nothing = np.array([*pair.target.tolist(), EOS]), np.empty((0, 2), dtype=np.int64)
+        return _Read(np.zeros(size, np.int64), target, nothing[:, 0], np.zeros((len(target), size), bool), nothing)
     before = len(encoded.source) - encoded.own
     own = encoded.source[before:].tolist()
     least = min((counts.get(token, 0) for token in own), default=0)
@@ -403,6 +407,8 @@ def _read(model: Model, example: Example, counts: Mapping[int, int]) -> _Read:
 
 def _counts(model: Model, examples: Sequence[Example]) -> Mapping[int, int]:
     """How often each source token was seen: in training where the vocabulary counted, else in these examples."""
+    if model.recipe.data.in_files:
+        return {}
     vocabulary = model.source.vocabulary
     if vocabulary.counts is not None:
         return dict(zip(vocabulary.ids(vocabulary.counts), vocabulary.counts.values(), strict=True))
