@@ -51,7 +51,8 @@ def test_the_command_line(seqloom: Command, tiny_run: Path) -> None:
     assert plain.code == 0, plain.err
     assert "dog cat bee ant" in plain.out
     assert "where it looked" in plain.out
-    assert re.search(r"^  \* <s>$", plain.out, re.M)
+    assert re.search(r"^    \* <s>$", plain.out, re.M)
+    assert re.search(r"^  4 .*\* ant  -", plain.out, re.M), "the fourth word of the answer"
     told = json.loads(seqloom("explain", tiny_run, TEXT, "--json").out)
     assert told["answer"] == "dog cat bee ant"
     assert len(told["weights"][0][0]) == len(told["output"]) == 5

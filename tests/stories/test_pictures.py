@@ -102,6 +102,10 @@ def test_explained_in_words_as_json_and_on_a_page(captions: Path, seqloom: Comma
     assert '"picture":{"uri":"data:image/png;base64,' in page
     assert "img-src data:" in page
     assert "words" in seqloom("explain", captions, picture, "--words").refused("E_USAGE", 2)
+    depth = seqloom("explain", captions, "--depth")
+    assert depth.code == 0, depth.err
+    assert "no reach: its states are regions of a picture" in depth.out
+    assert "without it +" in depth.out
 
 
 def test_weights_of_a_file_begin_the_network(captions: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import tiny
+from commands import Command
 from seqloom import load
 from seqloom.api.depth import attention_heads, context_reach, layer_probes
 from seqloom.api.gradients import gradients_by_distance
@@ -18,6 +19,8 @@ from seqloom.api.testset import held_out
 from seqloom.api.train import train
 from seqloom.data.readers import Example
 from seqloom.errors import SeqloomError
+
+pytest_plugins = ["command_fixtures"]
 
 
 @pytest.fixture(scope="module")
@@ -153,3 +156,19 @@ def test_without_attention_there_are_no_heads(tiny_recipe: Path, examples: list[
     blind = load(train(tiny_recipe, tiny_recipe.parent / "run-blind", changes).folder)
     with pytest.raises(SeqloomError, match="no heads"):
         attention_heads(blind, examples)
+
+
+SHORTER = "{kind: subsampled, width: 16, halvings: 1, over: {kind: transformer, width: 16, layers: 1, heads: 2}}"
+
+
+@pytest.mark.parametrize("kind", ["{kind: bag, width: 16}", "{kind: pyramid, width: 16, layers: 2}", SHORTER])
+def test_every_encoder_has_its_depth_told(kind: str, tiny_recipe: Path, seqloom: Command, tmp_path: Path) -> None:
+    """Where no reach can be told, that is said, and the heads are told all the same."""
+    blind = train(tiny_recipe, tmp_path / "run", [f"model.encoder={kind}", "training.steps=2"]).folder
+    shown = seqloom("explain", blind, "--depth")
+    assert shown.code == 0, shown.err
+    assert ("no reach: its encoder reads every token alone" in shown.out) == ("bag" in kind)
+    assert ("one state stands for 2 positions" in shown.out) == ("bag" not in kind)
+    assert "without it" in shown.out
+    reach = json.loads(seqloom("explain", blind, "--depth", "--json").out)["reach"]
+    assert (reach["why"] is None) == bool(reach["layers"])

@@ -57,12 +57,17 @@ def test_a_state_that_never_changes_gives_the_majority() -> None:
     assert probe_accuracy(torch.ones(5, 3), labels, torch.ones(5, 3), labels, 3) == pytest.approx(0.6)
 
 
-@pytest.mark.parametrize("case", [*TABLE_CASES[:4], *STACK_CASES[:6], *EXTRA_CASES[:2], *JOINT_CASES], ids=str)
+SHORTENING = [case for case in TABLE_CASES if "pyramid" in case.name or "subsampled" in case.name]
+
+
+@pytest.mark.parametrize(
+    "case", [*TABLE_CASES[:4], *STACK_CASES[:6], *EXTRA_CASES[:2], *JOINT_CASES, *SHORTENING], ids=str
+)
 def test_layers_are_pooled_over_real_positions(case: Case) -> None:
     network, batch = build(case), some_batch()
     found = layers(network, batch.sources)
     for name, pooled in found.pooled().items():
-        for row, real in enumerate(found.mask):
+        for row, real in enumerate(found.real(name)):
             close(pooled[row], found.states[name][row, real].mean(0), name)
 
 
@@ -82,6 +87,22 @@ def test_a_convolution_sees_its_window_and_one_more_on_each_side_with_every_laye
         assert reach.farthest == layer
         assert reach.distance <= layer
         assert sum(reach.shares) == pytest.approx(1)
+
+
+def test_what_a_position_stands_for_is_here_and_distance_counts_from_there_on() -> None:
+    """Windows of three at every second position: two that it stands for and the one before them."""
+    bag = {"kind": "bag", "width": 4}
+    network, batch = encoder(kind="subsampled", halvings=1, scale_embedding=False, over=bag), some_batch((9, 5, 8, 2))
+    ((name, shares),) = reaches(network, batch.sources).items()
+    reach = joined_reach(name, [shares])
+    assert len(shares) == 5 + 3 + 4 + 1
+    assert sum(reach.shares) == pytest.approx(1)
+    assert reach.before[0] > 0
+    assert not any(reach.before[1:])
+    assert not any(reach.after)
+    both = joined_reach("x", [*reaches(encoder(kind="pyramid", layers=2), batch.sources).values()])
+    assert sum(both.shares) == pytest.approx(1)
+    assert min(sum(both.before), sum(both.after)) > 0
 
 
 def test_a_recurrence_that_reads_forward_sees_nothing_of_what_follows() -> None:

@@ -177,7 +177,9 @@ def test_every_hypothesis_that_lived_stands_in_the_tree(name: str, strategy: dic
     way = [node for node in nodes if node.won]
     assert [node.token for node in way[1:]] == [*best.tokens, *([] if best.truncated else [EOS])]
     assert way[-1].total == pytest.approx(best.log_prob, abs=1e-4)
-    assert sum(line.lstrip("│├└ ").startswith("*") for line in tree.lines()) == len(way)
+    told = [line.split(maxsplit=1) for line in tree.lines()[1:]]
+    assert sum(rest.lstrip("│├└ ").startswith("*") for _, rest in told) == len(way) - 1
+    assert sorted(int(step) for step, _ in told) == sorted(node.step for node in nodes[1:])
     assert len(tree.lines()) == len(nodes) == len(tree.as_dict()["nodes"])  # type: ignore[arg-type]
 
 

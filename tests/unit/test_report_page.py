@@ -309,6 +309,14 @@ def test_curves_are_what_the_run_wrote(tmp_path: Path) -> None:
     assert best_step(log) == 500
 
 
+def test_training_comes_first_also_where_it_was_logged_later(tmp_path: Path) -> None:
+    """Colours are given in order: the same curve has the same one in every report."""
+    log = tmp_path / "metrics.jsonl"
+    lines = [{"event": "validated", "step": 20, "values": {"nll": 2.0}}, {"event": "logged", "step": 50, "nll": 1.0}]
+    log.write_text("\n".join(map(json.dumps, lines)))
+    assert [curve.name for curve in curves(log)] == ["training", "validation"]
+
+
 def test_without_a_log_there_are_no_curves(tmp_path: Path) -> None:
     assert curves(tmp_path / "none") == ()
     assert best_step(tmp_path / "none") is None

@@ -20,7 +20,8 @@ def curves(log: Path) -> tuple[Curve, ...]:
             step = line.get("step")
             if isinstance(step, int) and isinstance(value, (int, float)):
                 found.setdefault((panel, name), []).append((step, float(value)))
-    return tuple(Curve(panel, name, _thinned(points)) for (panel, name), points in found.items())
+    in_order = sorted(found.items(), key=lambda one: one[0][1] != "training")  # so that it has the same colour anywhere
+    return tuple(Curve(panel, name, _thinned(points)) for (panel, name), points in in_order)
 
 
 def best_step(log: Path) -> int | None:

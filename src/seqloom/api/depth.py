@@ -47,6 +47,7 @@ from seqloom.probe.depth import (
     silenced,
     weights_passed,
 )
+from seqloom.probe.edits import reduction_of
 from seqloom.shapes import Tensor
 from seqloom.specials import EOS
 
@@ -144,10 +145,12 @@ def _planned(encoded: Sequence[Encoded], tokens: int) -> list[list[int]]:
 
 @dataclass(frozen=True)
 class Reaches:
-    """How far each layer's states depend on the inputs."""
+    """How far each layer's states depend on the inputs; `why` says why there is nothing to tell, where that is so."""
 
     examples: int
     layers: tuple[Reach, ...]
+    reduction: int = 1  # so many inputs are one state
+    why: str | None = None
 
     def as_dict(self) -> dict[str, Plain]:
         rows: list[Plain] = [
@@ -161,9 +164,12 @@ class Reaches:
             }
             for one in self.layers
         ]
-        return {"examples": self.examples, "mass": MASS, "layers": rows}
+        about: dict[str, Plain] = {"examples": self.examples, "mass": MASS, "reduction": self.reduction}
+        return {**about, "layers": rows, "why": self.why}
 
     def lines(self, width: int = 80) -> list[str]:
+        if self.why is not None:
+            return [f"no reach: {self.why}"]
         head = (
             f"within how many positions lie {100 * MASS:.0f} % of what a state depends on ({self.examples:,} examples)"
         )
@@ -172,26 +178,27 @@ class Reaches:
             f"after {100 * sum(one.after):3.0f} %"
             for one in self.layers
         ]
-        return [head, *(row[:width] for row in rows)]
+        note = [f"one state stands for {self.reduction} positions, all of them here"] if self.reduction > 1 else []
+        return [head, *(row[:width] for row in rows), *note]
 
 
 def context_reach(model: Model, examples: Sequence[Example], most: int = FEW_EXAMPLES, seed: int = 0) -> Reaches:
-    """Over the first `most` examples' sources; E_USAGE where the model has no layers that could see anything."""
+    """Over the first `most` examples' sources; where no distance can be told, the result says why."""
     encoded = [read for example in examples[:most] if (read := model.codecs.encode(looked_at(model, example))).own]
     if not encoded:
         raise SeqloomError("E_EMPTY", "no sources to look at")
+    if any(encoder.reads == "pixels" for encoder in model.network.readers()[:1]):
+        why = "its states are regions of a picture, in rows and columns, and reach is told along a sequence"
+        return Reaches(len(encoded), (), why=why)
     found: dict[str, list[Float64[np.ndarray, "n w"]]] = {}
     for batch in _planned(encoded, BATCH_TOKENS):
         for name, part in reaches(model.network, model.sources([encoded[i] for i in batch]), seed).items():
             found.setdefault(name, []).append(part)
     if not found:
-        what = "this encoder reads every token alone: no state of it depends on another position"
-        if any(encoder.shrinks for encoder in model.network.readers()[:1]):
-            what = "this encoder makes one position of several: its states do not stand where their inputs do"
-        raise SeqloomError(
-            "E_USAGE", what, fix="look at a model with a recurrent, convolutional or Transformer encoder"
-        )
-    return Reaches(len(encoded), tuple(joined_reach(name, parts) for name, parts in found.items()))
+        why = "its encoder reads every token alone, no state depends on another position"
+        return Reaches(len(encoded), (), why=why)
+    layered = tuple(joined_reach(name, parts) for name, parts in found.items())
+    return Reaches(len(encoded), layered, reduction_of(model.network))
 
 
 # --- heads --------------------------------------------------------------------------------------------------------
@@ -299,9 +306,9 @@ class _Judge:
 
 @dataclass(frozen=True)
 class _Read:
-    """What of one example decides which positions have a role."""
+    """What of one example decides which positions have a role: those that are attended to, each of `reduction`."""
 
-    source: Int64[np.ndarray, "s"]  # ids, EOS included
+    source: Int64[np.ndarray, "s"]  # ids, EOS included; the first one of every position
     target: Int64[np.ndarray, "t"]  # the same
     rarest: Int64[np.ndarray, "r"]  # source positions
     same: Marks  # t s: the source's piece is the one that is said
@@ -374,6 +381,10 @@ class _Reading:
 
 def _read(model: Model, example: Example, counts: Mapping[int, int]) -> _Read:
     pair, encoded = model.codecs.pair(asked(model, example), example.target, 0, example.links)
+    if model.recipe.data.in_files:  # places have roles there, words have none
+        size = -(-int(model.sources([encoded])["source"].lengths[0]) // reduction_of(model.network))
+        target, nothing = np.array([*pair.target.tolist(), EOS]), np.empty((0, 2), dtype=np.int64)
+        return _Read(np.zeros(size, np.int64), target, nothing[:, 0], np.zeros((len(target), size), bool), nothing)
     before = len(encoded.source) - encoded.own
     own = encoded.source[before:].tolist()
     least = min((counts.get(token, 0) for token in own), default=0)
@@ -384,17 +395,20 @@ def _read(model: Model, example: Example, counts: Mapping[int, int]) -> _Read:
     for t, piece in enumerate(said):
         same[t, before:-1] = [bool(piece) and piece == other for other in read]
     linked = np.empty((0, 2), dtype=np.int64) if pair.links is None else pair.links.astype(np.int64)
+    joined = reduction_of(model.network)
     return _Read(
-        np.array([*encoded.source.tolist(), EOS]),
+        np.array([*encoded.source.tolist(), EOS])[::joined],
         np.array([*pair.target.tolist(), EOS]),
-        np.array(rarest, dtype=np.int64),
-        same,
-        linked,
+        np.unique(np.array(rarest, dtype=np.int64) // joined),
+        np.logical_or.reduceat(same, np.arange(0, same.shape[1], joined), axis=1),
+        linked // [1, joined],
     )
 
 
 def _counts(model: Model, examples: Sequence[Example]) -> Mapping[int, int]:
     """How often each source token was seen: in training where the vocabulary counted, else in these examples."""
+    if model.recipe.data.in_files:
+        return {}
     vocabulary = model.source.vocabulary
     if vocabulary.counts is not None:
         return dict(zip(vocabulary.ids(vocabulary.counts), vocabulary.counts.values(), strict=True))

@@ -157,7 +157,7 @@ def command(
             say.data(f"without edits: {before.answer}\nwith them:     {found.answer}\n  {again}\n")
         _print(found, layer, head, words)
         if tree and found.tree is not None:
-            say.data("\nthe beam: scores, and what became of each hypothesis; * leads to the answer\n")
+            say.data("\nthe beam: steps, scores, and what became of each hypothesis; * leads to the answer\n")
             say.data("\n".join(f"  {line}" for line in found.tree.lines()))
 
 

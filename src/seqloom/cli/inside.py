@@ -65,7 +65,7 @@ class Looks:
                 label = self.label
                 found["probes"] = lambda: layer_probes(model, examples[:MANY], label)
             found["reach"] = lambda: context_reach(model, examples)
-            if model.network.attention_taps and not model.recipe.data.in_files:  # heads are told by words
+            if model.network.attention_taps:
                 found["heads"] = lambda: attention_heads(model, examples[:FEW], metric=self.scores)
         if self.faithfulness:
             found["faithfulness"] = lambda: faithfulness(model, examples[:FEW])

@@ -4,7 +4,8 @@
               2016): how easily is a label read off?
     reach     how far the inputs lie that a state depends on: m_sj = E_v ||d (v . h_s) / d x_j||^2, v random with unit
               variance, which is the squared Frobenius norm of d h_s / d x_j (Hutchinson 1990). Each position's m_s
-              sums to 1; the reach is the smallest distance |s - j| within which 90 % of it lie
+              sums to 1; the reach is the smallest distance |s - j| within which 90 % of it lie. Where an encoder
+              makes one position of several, all of those are at distance 0 and the others count from them on
     roles     how much of a head's attention falls on the previous, the same, the next word, on the rarest word, on the
               word that is said, ..., against what even attention would give (Voita et al. 2019)
     pruning   the loss with one head silenced: its weights are zero, so that it adds nothing (the mask xi_h = 0 of
@@ -27,8 +28,10 @@ from torch.nn import functional as F
 from seqloom.batch import Batch, Source
 from seqloom.models.contracts import Memory
 from seqloom.models.generator import Generator
+from seqloom.nn.frontends import SOURCE
 from seqloom.nn.layers import mean_of_real
 from seqloom.nn.tape import Replacement, Tape
+from seqloom.probe.edits import reduction_of
 from seqloom.probe.gradients import differentiable, tracking
 from seqloom.probe.pair import unanswered
 from seqloom.probe.states import layer_taps
@@ -47,19 +50,26 @@ CLEARLY = 0.1  # of what is possible above chance; below, a head has no role
 class Layers:
     """The states of one batch of sources, layer by layer: first what enters the stack."""
 
-    states: Mapping[str, Float[Tensor, "B S D"]]
-    mask: Bool[Tensor, "B S"]
+    states: Mapping[str, Float[Tensor, "B _ D"]]
+    mask: Bool[Tensor, "B S"]  # of what enters
+    reduction: int = 1  # so many positions that enter are one of the layers
+
+    def real(self, name: str) -> Bool[Tensor, "B _"]:
+        """Which states of a layer stand for something."""
+        return self.mask if name == next(iter(self.states)) else self.mask[:, :: self.reduction]
 
     def pooled(self) -> dict[str, Float[Tensor, "B D"]]:
-        return {name: mean_of_real(states, self.mask) for name, states in self.states.items()}
+        return {name: mean_of_real(states, self.real(name)) for name, states in self.states.items()}
 
 
 def layers(network: Generator, sources: Mapping[str, Source], keep_gradients: bool = False) -> Layers:
     """Of the source's encoder; without one those of the decoder while it reads the source."""
     network.eval()
     side = "encoder" if network.readers() else "decoder"
-    stack = layer_taps(network, side)
+    stack, reduction = layer_taps(network, side), reduction_of(network)
     taps = (f"{side}.inputs", *stack) if stack else (f"{side}.states",)  # a bag has no layers
+    if reduction > 1:  # then a source is what enters, not what is left of it
+        taps = (SOURCE, *(stack or (f"{side}.states",)))
     if keep_gradients:
         with tracking(taps) as tape:
             mask = _read(network, sources)
@@ -67,6 +77,8 @@ def layers(network: Generator, sources: Mapping[str, Source], keep_gradients: bo
         with torch.no_grad(), Tape(*taps) as tape:
             mask = _read(network, sources)
     passed = {_layer_name(name): tape.steps(name)[0] for name in taps}
+    if reduction > 1:
+        return Layers(passed, sources["source"].mask, reduction)
     width = next(iter(passed.values())).shape[1]
     return Layers(passed, F.pad(mask, (0, width - mask.shape[1])))  # sources without a gap leave padding behind them
 
@@ -86,6 +98,8 @@ def _read(network: Generator, sources: Mapping[str, Source]) -> Bool[Tensor, "B 
 
 def _layer_name(tap: str) -> str:
     _, *rest = tap.split(".")
+    if tap == SOURCE:
+        return "inputs"
     return f"layer {int(rest[0]) + 1}" if rest[0].isdigit() else rest[0]
 
 
@@ -153,15 +167,15 @@ def reaches(network: Generator, sources: Mapping[str, Source], seed: int = 0) ->
     with differentiable(network):
         found = layers(network, sources, keep_gradients=True)
         (_, inputs), *above = found.states.items()
-        return {name: _dependence(states, inputs, found.mask, draw) for name, states in above}
+        return {name: _dependence(states, inputs, found, draw) for name, states in above}
 
 
 def _dependence(
-    states: Float[Tensor, "B S D"], inputs: Float[Tensor, "B S E"], mask: Bool[Tensor, "B S"], draw: torch.Generator
+    states: Float[Tensor, "B H D"], inputs: Float[Tensor, "B S E"], found: Layers, draw: torch.Generator
 ) -> Float64[np.ndarray, "n w"]:
-    width = states.shape[1]
+    mask, width = found.mask, inputs.shape[1]
     rows = []
-    for s in range(width):
+    for s in range(states.shape[1]):
         mass = torch.zeros(mask.shape, dtype=torch.float64, device=mask.device)
         for _ in range(DRAWS):
             direction = torch.randn(states.shape[2], generator=draw).to(states)
@@ -169,8 +183,12 @@ def _dependence(
             mass += gradient.double().square().sum(-1)
         mass = mass.masked_fill(~mask, 0.0)
         total = mass.sum(1, keepdim=True)
-        kept = mask[:, s] & (total[:, 0] > 0)
-        placed = F.pad((mass / total)[kept], (width - 1 - s, s))  # column c is distance c - (S - 1)
+        start, end = s * found.reduction, min((s + 1) * found.reduction, width)  # what it stands for
+        kept = mask[:, start] & (total[:, 0] > 0)
+        shares = (mass / total)[kept]
+        here = shares[:, start:end].sum(1, keepdim=True)
+        shares = torch.cat([shares[:, :start], here, shares[:, end:]], dim=1)
+        placed = F.pad(shares, (width - 1 - start, end - 1))  # column c is distance c - (S - 1)
         rows.append(placed.cpu().numpy())
     joined: Float64[np.ndarray, "n w"] = np.concatenate(rows)
     return joined

@@ -48,7 +48,7 @@ class Tree:
     tokens: tuple[str, ...]  # of each node, as it reads
 
     def lines(self) -> list[str]:
-        """As text: children under their parent, a star on the way to the answer."""
+        """As text: the step, then children under their parent, a star on the way to the answer."""
         children: dict[int, list[int]] = {}
         for index, node in enumerate(self.nodes):
             if node.parent is not None:
@@ -57,12 +57,14 @@ class Tree:
 
     def _drawn(self, children: dict[int, list[int]]) -> Iterator[str]:
         stack = [(0, "", "")]
+        digits = len(str(max(node.step for node in self.nodes)))
         while stack:
             at, lead, indent = stack.pop()
             node = self.nodes[at]
             fate = "" if node.fate == "went on" else f"  ({WORDS[node.fate]})"
             value = "" if node.parent is None else f"  {node.score:.3f}"
-            yield f"{lead}{'* ' if node.won else ''}{self.tokens[at]}{value}{fate}"
+            step = " " * digits if node.parent is None else f"{node.step:{digits}}"
+            yield f"{step} {lead}{'* ' if node.won else ''}{self.tokens[at]}{value}{fate}"
             below = sorted(children.get(at, ()), key=lambda child: -self.nodes[child].total)
             for child in reversed(below):
                 if len(below) == 1:
