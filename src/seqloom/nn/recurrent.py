@@ -63,6 +63,11 @@ class Cell(nn.Module, ABC):
         return None
 
     @property
+    def is_open(self) -> bool:
+        """May such a loop take its place now?"""
+        return not self.heard and self.laid_open() is not None
+
+    @property
     def heard(self) -> bool:
         """Does somebody listen to single steps? Inside of a kernel there are none."""
         return bool(self.name) and listening(self.name)
@@ -246,12 +251,11 @@ class Bidirectional(nn.Module):
 
     def forward(self, x: Float[Tensor, "B S I"], lengths: Int[Tensor, "B"]) -> tuple[Float[Tensor, "B S D"], Parts]:
         """States at every position, and each part's last state per direction, concatenated."""
-        cells = [_cell(module) for module in self.cells]
-        inputs, starts = [x, reverse(x, lengths)][: len(cells)], [start(x) for start in self.starts]
-        if _recording(x) and unrolls(x) and not any(cell.heard or cell.laid_open() is None for cell in cells):
-            read = read_through(cells, inputs, starts, lengths)  # both directions step by step together
+        inputs, starts = [x, reverse(x, lengths)][: len(self.cells)], [start(x) for start in self.starts]
+        if _recording(x) and unrolls(x) and all(_cell(module).is_open for module in self.cells):
+            read = read_through([_cell(module) for module in self.cells], inputs, starts, lengths)  # both ways together
         else:
-            read = [cell(*given, lengths) for cell, *given in zip(cells, inputs, starts, strict=True)]
+            read = [cell(*given, lengths) for cell, *given in zip(self.cells, inputs, starts, strict=True)]
         outputs, finals = zip(*read, strict=True)
         in_order = [reverse(states, lengths) if backward else states for backward, states in enumerate(outputs)]
         return torch.cat(in_order, dim=-1), tuple(torch.cat(parts, dim=-1) for parts in zip(*finals, strict=True))
