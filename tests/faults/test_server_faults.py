@@ -108,7 +108,8 @@ def test_the_other_routes_refuse_by_name(client: httpx.Client, path: str, body: 
 def test_wrong_verbs_types_and_paths(client: httpx.Client) -> None:
     assert client.get("/v1/predict").status_code == 405
     assert client.post("/v1/predict", content="{}", headers={"content-type": "text/plain"}).status_code == 415
-    assert client.get("/v1/nothing").json()["error"]["code"] == "E_NOT_FOUND"
+    nothing = client.get("/v1/nothing").json()["error"]
+    assert (nothing["code"], nothing["fix"]) == ("E_NOT_FOUND", "/docs shows what can be asked")
     assert client.get("/translate").status_code == 405
 
 

@@ -58,7 +58,7 @@ def command(
     device: str = typer.Option("auto", help="new: auto, cpu, cuda, cuda:N or mps."),
     threads: int = typer.Option(None, min=1, help="new: CPU threads."),
 ) -> None:
-    """Let people rate outputs: make a study, open its page, tell its results.
+    """Let people rate outputs, on a page, and tell what came out.
 
     Raters see source, reference and outputs, blind and in an order of their own; every click is saved at once.
     """
