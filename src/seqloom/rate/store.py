@@ -69,7 +69,9 @@ class Store:
     def __init__(self, path: Path, patience: float | None = None) -> None:
         self.path = path
         if path.is_dir():
-            raise SeqloomError("E_FILE", "a folder, and a study is a file", where=str(path), fix="name the study's file")
+            raise SeqloomError(
+                "E_FILE", "a folder, and a study is a file", where=str(path), fix="name the study's file"
+            )
         if not path.is_file():
             fix = f"'seqloom rate new {path}' makes one"
             raise SeqloomError("E_FILE", "no such study", where=str(path), fix=fix)
