@@ -125,3 +125,14 @@ def test_recipes_that_cannot_be(change: str, said: str, seqloom: Command, tmp_pa
         assert said in answer.refused("E_RECIPE", 2)
     else:
         assert answer.code == 0, answer
+
+
+def test_what_to_type_next_names_a_file(trained: Path, seqloom: Command) -> None:
+    told = seqloom("train", trained).err
+    assert f"seqloom predict {trained} FILE" in told
+    assert "--text" not in told
+
+
+def test_several_pictures_are_named_in_a_list(trained: Path, seqloom: Command) -> None:
+    pictures = [trained.parent / "blocks" / name for name in ("0.png", "1.png")]
+    assert "in a list, one per line" in seqloom("predict", trained, *pictures).refused("E_USAGE", 2)

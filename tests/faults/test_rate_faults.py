@@ -98,12 +98,22 @@ def test_actions_and_their_options(seqloom: Command, tmp_path: Path) -> None:
 @pytest.mark.parametrize("action", ["open", "results"])
 def test_no_study(seqloom: Command, tmp_path: Path, action: str) -> None:
     assert "no such study" in seqloom("rate", action, tmp_path / "none").refused("E_FILE", 6)
-    assert "no such study" in seqloom("rate", action, tmp_path).refused("E_FILE", 6)
+    assert "a study is a file" in seqloom("rate", action, tmp_path).refused("E_FILE", 6)
     (tmp_path / "text").write_text("hello\n" * 1000)
     line = seqloom("rate", action, tmp_path / "text").refused("E_DATA", 3)
     assert "not a study, or a damaged one" in line
     (tmp_path / "empty").write_bytes(b"")
     assert "not a study" in seqloom("rate", action, tmp_path / "empty").refused("E_DATA", 3)
+    assert (tmp_path / "empty").read_bytes() == b""
+
+
+def test_another_programs_database_is_left_as_it_is(seqloom: Command, tmp_path: Path) -> None:
+    path = tmp_path / "theirs.sqlite"
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute("CREATE TABLE study (key TEXT, value TEXT)")
+    before = path.read_bytes()
+    seqloom("rate", "results", path).refused("E_DATA", 3)
+    assert path.read_bytes() == before
 
 
 CHANGES = [

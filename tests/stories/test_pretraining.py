@@ -136,6 +136,7 @@ def test_the_gain_over_training_from_scratch(seqloom: Command, texts: Path, tmp_
     form = {"pairs": texts / "pairs.tsv", "encoder": "rnn", "take": ", take: [encoder, source_embedding]"}
     (tmp_path / "labels.yaml").write_text(LABELS.format(**form))
     words = ("train", tmp_path / "labels.yaml", "--from", run, "--run", tmp_path / "gain", "--seeds", "1-2")
+    words = (*words, "--set", "steps=1")  # short, as without --gain
     answer = seqloom(*words, "--gain", "20,100", "--json")
     assert answer.code == 0, answer.err
     told = json.loads(answer.out)
@@ -170,3 +171,12 @@ def test_the_gain_over_training_from_scratch(seqloom: Command, texts: Path, tmp_
 def test_what_has_no_gain(more: list[str], said: str, seqloom: Command, texts: Path, tmp_path: Path) -> None:
     (tmp_path / "labels.yaml").write_text(LABELS.format(pairs=texts / "pairs.tsv", encoder="rnn", take=""))
     assert said in seqloom("train", tmp_path / "labels.yaml", *more).refused("E_USAGE", 2)
+
+
+def test_a_beginning_that_is_not_there_is_told_before_anything_is_trained(
+    seqloom: Command, texts: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "labels.yaml").write_text(LABELS.format(pairs=texts / "pairs.tsv", encoder="rnn", take=""))
+    words = ("train", tmp_path / "labels.yaml", "--run", tmp_path / "gain", "--gain", "10")
+    assert "no such run" in seqloom(*words, "--from", tmp_path / "none").refused("E_FILE", 6)
+    assert not (tmp_path / "gain").exists()

@@ -196,6 +196,11 @@ def test_candidates_are_ranked() -> None:
         assert client.post("/v1/rank", json={**asked, "top": 99}).json()["error"]["code"] == "E_LIMIT"
 
 
+def test_two_runs_of_the_same_languages_are_one_way_to_translate(client: httpx.Client) -> None:
+    told = {one["code"]: one["targets"] for one in client.get("/languages").json()}
+    assert told == {"en": ["en-x-reversed"], "en-x-reversed": []}
+
+
 # --- files -----------------------------------------------------------------------------------------------------------
 
 

@@ -285,6 +285,15 @@ def test_retrieval_is_asked_for(tmp_path: Path) -> None:
     assert train(few, tmp_path / "run").reason == "epochs"
 
 
+def test_retrieval_where_both_sides_are_cut_in_their_own_ways(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.tsv"
+    path.write_text("".join(f"{i}\tthe number after {i - 1} is this one\n" for i in range(1000, 1080)))
+    recipe = drafted(str(path), task="retrieve")[1]
+    assert recipe.source != recipe.target
+    few = recipe.with_(training=recipe.training.with_(epochs=1))
+    assert train(few, tmp_path / "run").reason == "epochs"
+
+
 def test_the_command_line(seqloom: Command, tmp_path: Path) -> None:
     words = write(tmp_path, "tags")
     answer = seqloom("init", words, "-o", "-")

@@ -64,7 +64,9 @@ def test_what_cannot_be_is_said(seqloom: Command, tmp_path: Path) -> None:
     assert 'did you mean "list"' in seqloom("keys", "lst").refused("E_USAGE", 2)
     assert "needs a NAME" in seqloom("keys", "add").refused("E_USAGE", 2)
     assert "no such file of keys" in seqloom("keys", "list", "--file", tmp_path / "none").refused("E_FILE", 6)
-    assert "not a file of keys" in seqloom("keys", "list", "--file", bad).refused("E_FILE", 6)
+    line = seqloom("keys", "list", "--file", bad).refused("E_FILE", 6)
+    assert "not a file of keys" in line
+    assert "'seqloom keys add NAME" in line, "what to do"
     assert "is no rate" in seqloom("keys", "add", "x", "--file", tmp_path / "k", "--rate", "9").refused("E_USAGE", 2)
 
 

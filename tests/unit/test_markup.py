@@ -12,6 +12,7 @@ KEPT = [
     "one &amp; two &lt; three",
     "<!-- a note --><br/><img src=x alt='y'>",
     "<script>if (a < b && c) { d(); }</script><style>a > b { }</style>one",
+    "<![CDATA[ one ]]><![if IE]>one<![endif]>",
     "<p>not closed <b>at all",
     "plain",
     "",

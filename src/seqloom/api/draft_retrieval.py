@@ -14,7 +14,13 @@ def model(choices: Choices) -> Iterator[str]:
     width = choices.sizes.width
     yield "model:"
     yield line("  kind: dual", "one vector of a source, one of every text: near ones belong together")
-    yield line("  sharing: all", "one encoder for both sides; encoder: projections of their own; none: two encoders")
+    source, target = choices.source, choices.target
+    if (source.tokenizer, source.size, source.coverage) == (target.tokenizer, target.size, target.coverage):
+        yield line(
+            "  sharing: all", "one encoder for both sides; encoder: projections of their own; none: two encoders"
+        )
+    else:
+        yield line("  sharing: none", "both sides are cut in their own ways, so each has an encoder of its own")
     yield f"  source_embedding: {{width: {width}}}"
     yield line(f"  encoder: {{kind: bag, width: {width}}}", "words in no order; rnn, convolution, transformer know it")
     yield line("  pooling: mean", "how many states become one vector; others: max, last, attention")

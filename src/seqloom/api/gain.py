@@ -16,13 +16,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from seqloom.api.folder import check_folder
-from seqloom.api.load import load
+from seqloom.api.folder import check_folder, read_recipe
+from seqloom.api.load import find_bundle, load
 from seqloom.api.many import STOPPED, Spread
 from seqloom.api.options import Options
 from seqloom.api.staging import PAIRS, RECIPE, REPORT
 from seqloom.api.testset import held_out, metrics_of, prepared
 from seqloom.api.train import Wishes, train
+from seqloom.bundle import open_bundle
 from seqloom.config import Plain
 from seqloom.data.split import Part
 from seqloom.errors import SeqloomError
@@ -30,7 +31,7 @@ from seqloom.files import atomic_write, read_json
 from seqloom.metrics.base import Metric, Statistics
 from seqloom.metrics.significance import Comparison, approximate_randomisation
 from seqloom.probe.gain import Rung, gain_page
-from seqloom.recipe import Recipe, load_recipe
+from seqloom.recipe import Recipe
 
 PORTIONS = (0.01, 0.1, 1.0)
 SCRATCH, BEGUN = "scratch", "begun"
@@ -127,8 +128,8 @@ def measure_gain(
 
     `part` is what is judged: settings are to be chosen on `dev`.
     """
-    given = recipe if isinstance(recipe, Recipe) else load_recipe(Path(recipe), settings)
-    _check(given, run)
+    given = recipe if isinstance(recipe, Recipe) else read_recipe(Path(recipe), settings)
+    _check(given, run, start)
     word, metric = next(iter(metrics_of(None, given).items()))
     found: list[Portion] = []
     examples = 0
@@ -177,7 +178,8 @@ def _notes(gain: Gain) -> list[str]:
     ]
 
 
-def _check(recipe: Recipe, run: Path) -> None:
+def _check(recipe: Recipe, run: Path, start: Path) -> None:
+    open_bundle(find_bundle(start))  # what is not there is told before the first run, not after it
     if not recipe.model.answers:
         what = "a gain is measured on answers that are right or wrong, and this model gives none"
         raise SeqloomError("E_USAGE", what, where="model", fix="compare the validations of two runs instead")

@@ -26,7 +26,7 @@ from seqloom.data.examples import ITEMS
 from seqloom.data.files import BadUtf8
 from seqloom.data.kinds import EXAMPLES, TEXT, Guess, Task, guessed, separator_of
 from seqloom.data.label_survey import set_of
-from seqloom.data.named import Files, file_kind, opened
+from seqloom.data.named import WHAT, Files, file_kind, opened
 from seqloom.data.profile import Profile, profile
 from seqloom.data.readers import Example, read
 from seqloom.errors import SeqloomError
@@ -171,6 +171,9 @@ def _refuse_impossible(task: Task, reader: str, sample: Sequence[Example]) -> No
         )
         fix = "say {kind: tsv, path: FILE}" if reader == TEXT else "say {kind: text, path: FILE}"
         raise SeqloomError("E_USAGE", what, where=where, fix=fix)
+    if task == "retrieve" and (kind := file_kind(sample)) is not None:
+        what = f"the sources name {WHAT[kind]}, and what is found among many texts is asked for by a text"
+        raise SeqloomError("E_USAGE", what, where=where, fix="leave --task out")
     odd = next((one for one in sample[1:] if number_in(one.target) is None and one.target.strip()), None)
     if task == "number" and odd is not None:
         raise SeqloomError("E_DATA", f"the target {no_number(odd.target)}", where=odd.where, fix=FIX)

@@ -288,7 +288,7 @@ def _places(places: list[str], ensemble: bool, has_text: bool) -> tuple[list[str
         fix = "name the folders of all its runs"
         raise SeqloomError("E_FILE", "no such run folder or input file", where=", ".join(missing), fix=fix)
     if len(inputs) > 1:
-        fix = "join the files (cat a b | seqloom predict RUN), or give texts with --text"
+        fix = "join texts (cat a b | seqloom predict RUN); name pictures or sounds in a list, one per line"
         raise SeqloomError("E_USAGE", f"one input at a time, got {len(inputs)}: {', '.join(inputs)}", fix=fix)
     if inputs and has_text:
         raise SeqloomError("E_USAGE", f"give --text or the file {inputs[0]}, not both")

@@ -58,7 +58,7 @@ def command(
     device: str = typer.Option("auto", help="new: auto, cpu, cuda, cuda:N or mps."),
     threads: int = typer.Option(None, min=1, help="new: CPU threads."),
 ) -> None:
-    """Let people judge outputs, blind, and tell what they said.
+    """Let people rate outputs, on a page, and tell what came out.
 
     Raters see source, reference and outputs, blind and in an order of their own; every click is saved at once.
     """

@@ -66,7 +66,10 @@ def command(
     wanted = {"characters": characters, "batch": batch, "beam": beam, "n_best": n_best, "max_length": max_length}
     limits = validated(Limits, {**wanted, "body": body, "upload": upload, "rate": checked_rate(rate)}, "limits")
     waits = {"room": queue, "budget": budget, "patience": patience / 1000, "deadline": deadline}
-    pace = validated(Pace, waits, "--queue, --budget, --patience, --deadline")
+    try:
+        pace = validated(Pace, waits, "--queue, --budget, --patience, --deadline")
+    except SeqloomError as error:
+        raise SeqloomError("E_USAGE", error.what, where=error.where, fix="'seqloom serve --help' shows how") from None
     opened = Keys(keys) if keys is not None else None
     address = Address(host, port)
     listener = address.bound()

@@ -197,10 +197,16 @@ def _say_one(run: Run, as_json: bool, quiet: bool) -> None:
     if not quiet:
         say.talk("validation: " + ", ".join(f"{name} {value:.4g}" for name, value in values.items()))
         say.talk("next:")
-        asks = f'predict {folder} --text "..."'
+        asks = f"predict {folder} " + ("FILE" if _reads_files(run) else '--text "..."')
         first = [f"index {folder}", f"{asks} --top 5"] if ranks(run.folder) else [asks]
         for line in (*first, f"evaluate {folder}", f"info {folder}"):
             say.talk("  " + say.to_type(f"seqloom {line}"))
+
+
+def _reads_files(run: Run) -> bool:
+    from seqloom.recipe import load_recipe
+
+    return load_recipe(run.folder / "recipe.yaml").source.in_files
 
 
 def _validation(bundle: Path) -> dict[str, float]:

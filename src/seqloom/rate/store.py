@@ -68,6 +68,10 @@ class Store:
 
     def __init__(self, path: Path, patience: float | None = None) -> None:
         self.path = path
+        if path.is_dir():
+            raise SeqloomError(
+                "E_FILE", "a folder, and a study is a file", where=str(path), fix="name the study's file"
+            )
         if not path.is_file():
             fix = f"'seqloom rate new {path}' makes one"
             raise SeqloomError("E_FILE", "no such study", where=str(path), fix=fix)
@@ -78,10 +82,11 @@ class Store:
             )
         try:
             with self._errors():
-                self._file.execute("PRAGMA journal_mode = WAL")
-                self._file.execute("PRAGMA synchronous = FULL")
                 kept = dict(self._file.execute("SELECT key, value FROM study"))
             self.plan, self._secret = _read(kept, path)
+            with self._errors():  # only now: what is no study of ours is left as it is
+                self._file.execute("PRAGMA journal_mode = WAL")
+                self._file.execute("PRAGMA synchronous = FULL")
         except BaseException:
             self._file.close()
             raise

@@ -69,7 +69,8 @@ async def _refusal(request: Request, error: Exception) -> Response:
     if isinstance(error, ContractError):
         return JSONResponse({"error": error.detail}, error.status_code, error.headers)
     if isinstance(error, HTTPException) and not isinstance(error, Refusal):  # the framework's own
-        error = Refusal({404: "E_NOT_FOUND", 405: "E_METHOD"}.get(error.status_code, "E_MALFORMED"), error.detail)
+        name = {404: "E_NOT_FOUND", 405: "E_METHOD"}.get(error.status_code, "E_MALFORMED")
+        error = Refusal(name, error.detail, fix="/docs shows what can be asked")
     refusal = refused(error)
     if refusal.status_code == 500 and isinstance(error, SeqloomError):
         logs.trouble("failed", error, code=refusal.code)

@@ -94,7 +94,8 @@ class Keys:
             with closing(sqlite3.connect(self.path, timeout=5)) as file, file:
                 yield file
         except sqlite3.DatabaseError as error:
-            raise SeqloomError("E_FILE", f"not a file of keys: {error}", where=str(self.path)) from None
+            fix = "name the file that 'seqloom keys add NAME --file FILE' made"
+            raise SeqloomError("E_FILE", f"not a file of keys: {error}", where=str(self.path), fix=fix) from None
 
 
 def _hashed(secret: str) -> bytes:

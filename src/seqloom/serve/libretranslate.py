@@ -165,7 +165,7 @@ class LibreTranslate:
     async def languages(self) -> Response:
         """Codes that can be translated from, and to what."""
         targets: dict[str, list[str]] = {}
-        for source, target in map(languages, self.service.runs.translators):
+        for source, target in dict.fromkeys(map(languages, self.service.runs.translators)):  # two runs may do the same
             targets.setdefault(source, []).append(target)
             targets.setdefault(target, [])
         told = [{"code": code, "name": name_of(code), "targets": found} for code, found in targets.items()]

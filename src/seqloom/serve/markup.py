@@ -67,7 +67,7 @@ class Markup(HTMLParser):
         self._parts.append(f"<!{decl}>")
 
     def unknown_decl(self, data: str) -> None:
-        self._parts.append(f"<![{data}]>")
+        self._parts.append(f"<![{data}]]>" if "[" in data else f"<![{data}]>")  # <![CDATA[x]]>, or <![if x]>
 
     def handle_pi(self, data: str) -> None:
         self._parts.append(f"<?{data}>")
