@@ -142,13 +142,15 @@ class Attention(nn.Module):
             "several heads": self.heads > 1,
             "hard attention": self.hard,
             "projected queries": not isinstance(self.query, nn.Identity),
-            "its score": self._score(0).closed,
+            "its score": self._score(0).laid_open is None,
         }
         return next((reason for reason, holds in reasons.items() if holds), None)
 
     def laid_open(self, prepared: dict[str, Tensor]) -> Memories:
         """The same attention, as such a loop makes it."""
-        score = self._score(0).laid_open(prepared["keys0"])
+        opened = self._score(0).laid_open
+        assert opened is not None, "a score that no such loop can make"
+        score = opened(prepared["keys0"])
         return Memories(score.keys, prepared["values"], ~prepared["mask"], score.query, score.vector)
 
     def contexts(self, weights: Float[Tensor, "N H T S"], values: States) -> Float[Tensor, "N T C"]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import ClassVar, Literal, NamedTuple
 
 import torch
@@ -51,13 +52,12 @@ class ScoreFunction(nn.Module, ABC):
     def forward(self, query: Query, keys: Keys, past: Past | None = None) -> Weights: ...
 
     @property
-    def closed(self) -> bool:
-        """Is it a score that a loop which is written out (`unrolled.py`) cannot make?"""
-        return True
+    def laid_open(self) -> Callable[[Keys], Open] | None:
+        """The same score as a loop that is written out (`unrolled.py`) makes it, for keys as `keys` gave them.
 
-    def laid_open(self, keys: Keys) -> Open:
-        """The same score, as such a loop makes it, for keys as `keys` gave them."""
-        raise NotImplementedError
+        None where no such loop can.
+        """
+        return None
 
 
 class Dot(ScoreFunction):
@@ -86,11 +86,8 @@ class Dot(ScoreFunction):
         return scores.reshape(rows, steps, keys.shape[1])  # N T S
 
     @property
-    def closed(self) -> bool:
-        return False
-
-    def laid_open(self, keys: Keys) -> Open:
-        return Open(keys)
+    def laid_open(self) -> Callable[[Keys], Open] | None:
+        return Open
 
 
 class ScaledDot(Dot):
@@ -102,8 +99,9 @@ class ScaledDot(Dot):
     def forward(self, query: Query, keys: Keys, past: Past | None = None) -> Weights:
         return super().forward(query / math.sqrt(keys.shape[-1]), keys, past)
 
-    def laid_open(self, keys: Keys) -> Open:
-        return Open(keys / math.sqrt(keys.shape[-1]))
+    @property
+    def laid_open(self) -> Callable[[Keys], Open] | None:
+        return lambda keys: Open(keys / math.sqrt(keys.shape[-1]))
 
 
 class Bilinear(Dot):
@@ -164,11 +162,10 @@ class Additive(ScoreFunction):
         return torch.cat(scores, dim=1).reshape(rows, steps, positions)
 
     @property
-    def closed(self) -> bool:
-        return self.coverage is not None or self.activation is not torch.tanh
-
-    def laid_open(self, keys: Keys) -> Open:
-        return Open(keys, self.query.weight, self.vector.weight[0])
+    def laid_open(self) -> Callable[[Keys], Open] | None:
+        if self.coverage is not None or self.activation is not torch.tanh:
+            return None
+        return lambda keys: Open(keys, self.query.weight, self.vector.weight[0])
 
 
 SCORES: Table[ScoreFunction] = Table(
