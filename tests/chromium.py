@@ -53,6 +53,16 @@ def one_of(where: Where, selector: str) -> WebElement:
     return some_of(where, selector)[0]
 
 
+def keys_to(where: Where, selector: str, *keys: str) -> None:
+    """Into the first, drawn anew between finding and typing or not: what is gone takes no key."""
+
+    def typed() -> bool:
+        one_of(where, selector).send_keys(*keys)
+        return True
+
+    shows(typed, True)
+
+
 def texts(where: Where, selector: str) -> list[str]:
     return [element.text for element in all_of(where, selector)]
 

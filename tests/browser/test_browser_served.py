@@ -17,7 +17,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
 
 import served_runs
-from chromium import all_of, one_of, overflows, press, requests, show, shows, some_of, texts
+from chromium import all_of, keys_to, one_of, overflows, press, requests, show, shows, some_of, texts
 from seqloom.serve.batcher import Batcher, Pace
 from seqloom.serve.keys import Keys as ServerKeys
 from seqloom.serve.limits import Limits
@@ -312,7 +312,8 @@ def test_all_of_it_works_by_keys(page: webdriver.Chrome, served: Both) -> None:
     page.execute_script("arguments[0].focus()", cell)
     press(page, Keys.ENTER)
     shows(lambda: chips(page)[1:], ["token 2 looks at “ant”"])
-    one_of(page, ".node").send_keys(Keys.ARROW_RIGHT, Keys.ENTER)
+    shows(lambda: output(page), explained(served, begin=[token], attend=["2=1"])["answer"])
+    keys_to(page, ".node", Keys.ARROW_RIGHT, Keys.ENTER)
     shows(lambda: len(chips(page)), 1)
 
 
