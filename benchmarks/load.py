@@ -52,7 +52,7 @@ class Outcome:
     seconds: float
     answered: list[float] = field(default_factory=list)  # latencies
     refused: list[float] = field(default_factory=list)
-    failed: int = 0
+    failures: list[str] = field(default_factory=list)  # what they were
 
     @property
     def goodput(self) -> float:
@@ -64,7 +64,7 @@ class Outcome:
             "goodput": round(self.goodput, 1),
             "answered": len(self.answered),
             "refused": len(self.refused),
-            "failed": self.failed,
+            "failed": len(self.failures),
             "p50_ms": round(1000 * percentile(self.answered, 0.5), 1),
             "p99_ms": round(1000 * percentile(self.answered, 0.99), 1),
             "refused_p99_ms": round(1000 * percentile(self.refused, 0.99), 1),
@@ -83,7 +83,7 @@ class Connections:
         self.free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
     async def status(self, body: bytes) -> int:
-        for _ in range(2):  # a kept connection may just have been closed
+        while True:  # a kept connection may have been closed, a fresh one has not
             kept = bool(self.free)
             reader, writer = self.free.pop() if kept else await asyncio.open_connection("127.0.0.1", self.port)
             try:
@@ -99,7 +99,6 @@ class Connections:
             else:
                 self.free.append((reader, writer))
             return status
-        raise ConnectionError
 
     async def _answer(self, reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
         first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
@@ -117,8 +116,8 @@ async def drive(port: int, lines: Sequence[str], rate: float, seconds: float, se
     async def ask(planned: float, body: bytes) -> None:
         try:
             status = await connections.status(body)
-        except (OSError, asyncio.IncompleteReadError):
-            outcome.failed += 1
+        except (OSError, asyncio.IncompleteReadError) as error:
+            outcome.failures.append(repr(error))
             return
         elapsed = time.perf_counter() - planned
         if status == 200:
@@ -126,7 +125,7 @@ async def drive(port: int, lines: Sequence[str], rate: float, seconds: float, se
         elif status in (429, 503):
             outcome.refused.append(elapsed)
         else:
-            outcome.failed += 1
+            outcome.failures.append(f"status {status}")
 
     tasks, planned = [], began_at
     while (planned := planned + rng.expovariate(rate)) < began_at + seconds:
@@ -181,7 +180,7 @@ def main() -> None:
 
     def at(rate: float, seconds: float = asked.seconds) -> Outcome:
         outcome = asyncio.run(drive(port, lines, rate, seconds))
-        print(json.dumps(outcome.report()), flush=True)
+        print(json.dumps(outcome.report()), *outcome.failures[:5], flush=True)
         return outcome
 
     try:

@@ -109,6 +109,33 @@ def test_a_full_queue_refuses_at_once_and_has_room_again() -> None:
     run(desk, work())
 
 
+def test_what_would_come_too_late_is_refused_at_once() -> None:
+    desk = Desk(budget=1, deadline=20)
+
+    def slowly(items: Sequence[int]) -> list[int]:
+        time.sleep(0.05)
+        return desk.answer(items)
+
+    async def work() -> None:
+        assert desk.batcher.wait == 0
+        first = await asyncio.gather(*(desk.batcher.ask(Question("k", [item], 1, slowly)) for item in (1, 2, 3)))
+        assert first == [[2], [4], [6]]
+        held = await desk.hold()
+        waits = asyncio.ensure_future(desk.batcher.ask(desk.question(4, cost=1000)))
+        await asyncio.sleep(0.01)
+        assert desk.batcher.wait >= 50  # as slowly as the full ones
+        with pytest.raises(Refusal, match=r"an answer would take about \d+ s") as refused:
+            await desk.batcher.ask(desk.question(5))
+        assert refused.value.status_code == 503
+        assert int(refused.value.headers["Retry-After"]) >= 25
+        desk.gate.set()
+        assert await waits == [8]
+        assert await desk.batcher.ask(desk.question(5)) == [10]
+        await held
+
+    run(desk, work())
+
+
 def test_who_waits_too_long_is_told_and_the_work_never_begins() -> None:
     desk = Desk(deadline=0.2)
 

@@ -1,8 +1,9 @@
 """Requests of many clients, answered together: one thread per device asks the model, everybody else waits for it.
 
 Questions of the same key are answered in one call, as many as the budget allows; the first waits a few milliseconds
-for company. The queue is bounded: what finds no room is refused at once. Who waits has a deadline, and may leave: what
-has not begun then never begins. Streams take turns with the batches. Nothing here knows HTTP or models.
+for company. The queue is bounded, in texts and by how long it takes as fast as full batches were answered lately: what
+finds no room, or would come late, is refused at once. Who waits has a deadline, and may leave: what has not begun then
+never begins. Streams take turns with the batches. Nothing here knows HTTP or models.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 Told = Callable[[int], None]  # how many texts were answered together
+
+MEMORY = 0.8  # of how fast earlier batches were, as a new one comes
 
 
 class Pace(Settings):
@@ -84,6 +87,8 @@ class Batcher:
         self._groups: dict[Hashable, deque[_Job]] = {}
         self._streams: deque[_Stream] = deque()
         self._waiting = 0  # texts
+        self._ahead = 0  # characters that wait or are being answered
+        self._pace_seen: tuple[float, float] | None = None  # characters and seconds of full batches, older ones less
         self._changed = threading.Condition()
         self._stopping = False
         self._present: Sequence[_Job] = ()  # those who are being answered
@@ -116,6 +121,7 @@ class Batcher:
             self.refuse_full(job.size)
             self._groups.setdefault(question.key, deque()).append(job)
             self._waiting += job.size
+            self._ahead += question.cost
             self._changed.notify()
         try:
             async with asyncio.timeout(self.pace.deadline):
@@ -153,6 +159,18 @@ class Batcher:
             raise Refusal("E_BUSY", "the server stops", fix="ask again")
         if self.waiting + size > self.pace.room:
             raise Refusal("E_BUSY", f"{self.waiting:,} texts wait already", fix="ask again in a moment")
+        if self._waiting and (wait := self.wait) > self.pace.deadline / 2:
+            raise Refusal(
+                "E_BUSY", f"an answer would take about {wait:.0f} s", fix="ask again then", retry_after=wait / 2
+            )
+
+    @property
+    def wait(self) -> float:
+        """Seconds until all that was asked is answered, as fast as full batches were lately; at first 0."""
+        if self._pace_seen is None:
+            return 0.0
+        characters, seconds = self._pace_seen
+        return self._ahead * seconds / characters
 
     def _forget(self, job: _Job) -> None:
         """Take a job out of the queue, if it is still there, so that its room is free."""
@@ -161,6 +179,7 @@ class Batcher:
             if group is not None and job in group:
                 group.remove(job)
                 self._waiting -= job.size
+                self._ahead -= job.question.cost
                 if not group:
                     del self._groups[job.question.key]
 
@@ -175,8 +194,20 @@ class Batcher:
         if self._begin is not None:
             self._begin()
         while (jobs := self._next()) is not None:
+            crowded = bool(jobs) and jobs[0].question.key in self._groups  # as many as could be answered together
+            started_at = time.monotonic()
             self._answer(jobs)
+            self._learn(jobs, time.monotonic() - started_at if crowded else None)
             self._take_turns()
+
+    def _learn(self, jobs: Sequence[_Job], seconds: float | None) -> None:
+        """How fast full batches are answered: small ones are slower for their size, and say little of a crowd."""
+        cost = sum(job.question.cost for job in jobs)
+        with self._changed:
+            self._ahead -= cost
+            if cost and seconds is not None:
+                characters, before = self._pace_seen or (0.0, 0.0)
+                self._pace_seen = (MEMORY * characters + cost, MEMORY * before + seconds)
 
     def _next(self) -> list[_Job] | None:
         """Those to be answered together now (none: only streams go on); None at the end."""
