@@ -16,11 +16,11 @@ DATA ?= data
 demo: $(VENV)/.installed-demo  ## train and look into a pronunciation model, in about five minutes
 	$(BIN)/seqloom demo
 
-test: $(VENV)/.installed-dev  ## every test that CI runs
-	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests
+test: $(VENV)/.installed-dev  ## parts, laws, faults and pages; continuous integration runs the stories as well
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --ignore tests/stories --ignore tests/docs tests
 
-stories: $(VENV)/.installed-dev  ## the long stories alone
-	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) -m story tests
+stories: $(VENV)/.installed-dev  ## what a person does from end to end, and every block of README and docs
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests/stories tests/docs
 
 check: $(VENV)/.installed-dev  ## style, types, the direction of imports
 	$(BIN)/ruff check src tests benchmarks docs recipes
