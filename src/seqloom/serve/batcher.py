@@ -159,7 +159,7 @@ class Batcher:
             raise Refusal("E_BUSY", "the server stops", fix="ask again")
         if self.waiting + size > self.pace.room:
             raise Refusal("E_BUSY", f"{self.waiting:,} texts wait already", fix="ask again in a moment")
-        if self._waiting and (wait := self.wait) > self.pace.deadline / 2:
+        if self._waiting and (wait := self.wait) > self.pace.deadline / 3:
             raise Refusal(
                 "E_BUSY", f"an answer would take about {wait:.0f} s", fix="ask again then", retry_after=wait / 2
             )
