@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Sequence
+
 import pytest
 import torch
 
@@ -11,9 +14,11 @@ from seqloom.models.generator import Generator
 from seqloom.models.model import MODELS, Ensemble
 from seqloom.search.constraints import CONSTRAINTS
 from seqloom.search.frontier import best, by_keys
+from seqloom.search.hypotheses import Hypothesis
 from seqloom.search.limits import Limits
 from seqloom.search.loop import Wishes, searched
-from seqloom.search.steady import STRIDE, Moment, grid, steady
+from seqloom.search.recordings import Recordings, Replay
+from seqloom.search.steady import FIRST_ROOM, Moment, grid, steady
 from seqloom.search.strategies import STRATEGIES
 from seqloom.specials import EOS
 
@@ -56,6 +61,15 @@ def some_sources() -> dict[str, Tokens]:
     return {"source": Tokens.pad([[*torch.randint(6, V, (length,)).tolist(), EOS] for length in lengths])}
 
 
+def assert_equal(found: Sequence[Sequence[Hypothesis]], wanted: Sequence[Sequence[Hypothesis]]) -> None:
+    for mine, theirs in zip(found, wanted, strict=True):
+        assert [one.tokens for one in mine] == [one.tokens for one in theirs]
+        assert [one.truncated for one in mine] == [one.truncated for one in theirs]
+        for one, other in zip(mine, theirs, strict=True):
+            assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-4)
+            assert one.score == pytest.approx(other.score, abs=1e-4)
+
+
 def assert_same(scorer: Scorer, plan: dict[str, object], wishes: Wishes) -> None:
     settings = STRATEGIES.settings(plan)
     walk = steady(scorer, some_sources(), settings, wishes)
@@ -65,12 +79,7 @@ def assert_same(scorer: Scorer, plan: dict[str, object], wishes: Wishes) -> None
     assert [tensor.shape for tensor in after.tensors()] == shapes
     found, wanted = walk.found(), searched(scorer, some_sources(), settings, wishes)
     assert len(found) == grid(5) == 6
-    for mine, theirs in zip(found, wanted, strict=False):
-        assert [one.tokens for one in mine] == [one.tokens for one in theirs]
-        assert [one.truncated for one in mine] == [one.truncated for one in theirs]
-        for one, other in zip(mine, theirs, strict=True):
-            assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-4)
-            assert one.score == pytest.approx(other.score, abs=1e-4)
+    assert_equal(found[:5], wanted)
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: "-".join(map(str, plan.values())))
@@ -116,19 +125,112 @@ def test_what_changes_shapes_is_left_to_the_loop() -> None:
 
 
 def test_a_moment_is_overwritten_by_the_next() -> None:
-    """What a recording does: the same buffers serve every step."""
+    """What a recording does: the same buffers serve every step of a leg."""
     settings = STRATEGIES.settings({"kind": "beam", "size": 3})
     walk = steady(network("transformer"), some_sources(), settings, Wishes())
     assert walk is not None
-    buffers: Moment = walk.moment.clone()
-    places = [tensor.data_ptr() for tensor in buffers.tensors()]
     wanted = searched(network("transformer"), some_sources(), settings, Wishes())
-    assert walk.most % STRIDE == 0
-    for _ in range(walk.most // STRIDE):
-        buffers.copy_(walk.strides(buffers))
-    assert [tensor.data_ptr() for tensor in buffers.tensors()] == places
-    found = walk.hypotheses(buffers, walk.most)
-    assert [one[0].tokens for one in found[:5]] == [one[0].tokens for one in wanted]
+
+    def overwritten(moment: Moment) -> Moment:
+        moment.copy_(walk.stride(moment))
+        return moment
+
+    goes_on = True
+    while goes_on:
+        buffers = walk.moment.clone()
+        places = [tensor.data_ptr() for tensor in buffers.tensors()]
+        end, steps = walk.along(overwritten, buffers)
+        assert [tensor.data_ptr() for tensor in end.tensors()] == places
+        goes_on = walk.turn(end, steps)
+    assert [one[0].tokens for one in walk.walk.hypotheses()[:5]] == [one[0].tokens for one in wanted]
+
+
+class Again:
+    """A recorder that writes nothing down: what a replay does, it does by doing it again."""
+
+    room = 1e9
+
+    def __init__(self) -> None:
+        self.recorded = self.replays = 0
+
+    def record(self, warm: Callable[[], object], written: Callable[[], object]) -> Replay:
+        self.recorded += 1
+        warm()
+
+        def replay() -> None:
+            self.replays += 1
+            written()
+
+        return replay
+
+
+def many_sources(seed: int, count: int = 29) -> dict[str, Tokens]:
+    drawn = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, 24, (count,), generator=drawn).tolist()
+    return {
+        "source": Tokens.pad([[*torch.randint(6, V, (n,), generator=drawn).tolist(), EOS] for n in lengths]),
+    }
+
+
+@pytest.mark.parametrize("plan", [PLANS[0], PLANS[2], PLANS[3]], ids=lambda plan: "-".join(map(str, plan.values())))
+@pytest.mark.parametrize("name", ["transformer", "rotary", "luong", "monotonic"])
+def test_legs_get_more_room_and_fewer_rows(name: str, plan: dict[str, object]) -> None:
+    model, settings = network(name), STRATEGIES.settings(plan)
+    walk = steady(model, many_sources(1), settings, Wishes())
+    assert walk is not None
+    legs = [(len(walk.moment.frontier.done), walk.room)]
+    while walk.turn(*walk.along(walk.stride, walk.moment)):
+        legs.append((len(walk.moment.frontier.done), walk.room))
+    assert legs[0] == (grid(29), FIRST_ROOM)
+    for (rows, room), (fewer, more) in itertools.pairwise(legs):
+        assert (fewer <= rows // 2 and more == room) or more > room or fewer < rows
+    assert len(legs) > 1
+    assert_equal(walk.walk.hypotheses()[:29], searched(model, many_sources(1), settings, Wishes()))
+
+
+@pytest.mark.parametrize("name", ["transformer", "luong", "joint"])
+def test_what_is_met_again_is_recorded_and_finds_the_same(name: str) -> None:
+    model, settings, recorder = network(name), STRATEGIES.settings({"kind": "beam", "size": 4}), Again()
+    recordings, wishes = Recordings(recorder), Wishes(Limits(min_length=2))
+    for round_ in range(4):
+        for seed in (1, 2):
+            found = recordings.search(model, many_sources(seed), settings, wishes)
+            assert found is not None
+            assert_equal(found, searched(model, many_sources(seed), settings, wishes))
+        assert bool(recorder.recorded) == (round_ > 0 or recordings.count > 0)
+    assert recordings.failure is None
+    assert recordings.count > 0
+    assert len(recordings.starts) > 0
+    before = recorder.recorded
+    recordings.search(model, many_sources(1), settings, wishes)
+    assert recorder.recorded == before, "all of it is known by now"
+
+
+def test_a_recording_that_finds_something_else_ends_all_recording() -> None:
+    class Forgetful(Again):
+        """Replays do nothing: what was there stays there."""
+
+        def record(self, warm: Callable[[], object], written: Callable[[], object]) -> Replay:
+            return lambda: None
+
+    model, settings = network("transformer"), STRATEGIES.settings({"kind": "beam", "size": 4})
+    recordings, wanted = Recordings(Forgetful()), searched(model, many_sources(1), settings, Wishes())
+    for _ in range(2):
+        found = recordings.search(model, many_sources(1), settings, Wishes())
+        assert found is not None
+        assert_equal(found, wanted)
+    assert recordings.failure is not None
+    assert recordings.count == 0
+    assert recordings.search(model, many_sources(1), settings, Wishes()) is None
+
+
+def test_recordings_keep_within_their_room() -> None:
+    model, settings, recorder = network("transformer"), STRATEGIES.settings({"kind": "greedy"}), Again()
+    recorder.room = 1.0
+    recordings = Recordings(recorder)
+    for _ in range(3):
+        assert recordings.search(model, many_sources(1), settings, Wishes()) is not None
+    assert recorder.recorded == recordings.count == 0
 
 
 def test_the_best_by_keys_are_the_best() -> None:

@@ -50,7 +50,7 @@ from seqloom.nn.tape import playing
 from seqloom.recipe import Recipe
 from seqloom.search.hypotheses import Hypothesis
 from seqloom.search.loop import Observer, searched
-from seqloom.search.steady import Recordings
+from seqloom.search.recordings import Graphs, Recordings
 from seqloom.shapes import Nll
 from seqloom.wiring import parameters
 
@@ -228,7 +228,7 @@ class Model:
     @cached_property
     def recordings(self) -> Recordings | None:
         """Where steps of a search are recorded: on a GPU."""
-        return Recordings(self.device) if self.device.type == "cuda" else None
+        return Recordings(Graphs(self.device)) if self.device.type == "cuda" else None
 
     def stepped(self, options: Options, prefixes: Tokens | None) -> Scorer:
         """What search steps: the network, or what stands in its place; with a shortlist, for this one search."""

@@ -249,20 +249,19 @@ class Trail:
         self._sources = sources
         self._steps: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []  # each B K
 
-    @staticmethod
-    def of(steps: Sequence[tuple[Tensor, Tensor, Tensor, Tensor]]) -> Trail:
-        """One that was written down elsewhere: of every step what each row (B K) did."""
-        trail = Trail(len(steps[0][0]))
-        trail._steps = list(steps)
-        return trail
-
     def record(self, frontier: Frontier) -> None:
-        def spread(values: Tensor) -> Tensor:
-            return values.new_zeros(self._sources, values.shape[1]).index_copy_(0, frontier.sources, values)
-
         parts = (frontier.parents, frontier.last, frontier.log_probs, frontier.advice)
-        parents, last, log_probs, advice = (spread(part) for part in parts)
-        self._steps.append((parents, last, log_probs, advice))
+        self.extend(frontier.sources, [part[None] for part in parts])
+
+    def extend(self, sources: Int[Tensor, "b"], columns: Sequence[Tensor]) -> None:
+        """Several steps of some of the sources: parents, tokens, log-probabilities and advice, each M b K."""
+
+        def spread(values: Tensor) -> Tensor:
+            steps, _, rows = values.shape
+            return values.new_zeros(steps, self._sources, rows).index_copy_(1, sources, values)
+
+        parents, last, log_probs, advice = (spread(values).unbind() for values in columns)
+        self._steps.extend(zip(parents, last, log_probs, advice, strict=True))
 
     def back(
         self, rows: Int[Tensor, "B R"], lengths: Int[Tensor, "B R"]

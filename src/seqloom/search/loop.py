@@ -28,6 +28,7 @@ from seqloom.shapes import Int, Lengths, StepLogProbs, Tensor
 from seqloom.specials import UNK
 
 Observer = Callable[[int, Frontier], None]  # sees the frontier after every step: what a beam tree is drawn from
+Start = Callable[[Scorer, Mapping[str, Source], int], State]  # how a scorer's state is begun
 LEAVE_SHARE = 1 / 8  # done sources leave the batch once they are so many: moving the memory has a price as well
 
 __all__ = ["Limits", "Observer", "Walk", "Wishes", "search", "searched"]
@@ -90,7 +91,12 @@ class Walk:
 
     @torch.inference_mode()
     def __init__(
-        self, scorer: Scorer, sources: Mapping[str, Source], strategy: config.Settings, wishes: Wishes
+        self,
+        scorer: Scorer,
+        sources: Mapping[str, Source],
+        strategy: config.Settings,
+        wishes: Wishes,
+        start: Start | None = None,
     ) -> None:
         lengths = source_lengths(sources)
         self.plan: Strategy = STRATEGIES.build(strategy)
@@ -111,8 +117,8 @@ class Walk:
         self.steps = 0
         self.done = False
         self.scorers = [scorer] if wishes.advice is None else [scorer, wishes.advice]
-        self.states = [each.start(sources, self.plan.hypotheses) for each in self.scorers]
-        self._left: list[Frontier] = []  # sources that are done and no longer in the batch
+        self.states = [(start or _begun)(each, sources, self.plan.hypotheses) for each in self.scorers]
+        self.left: list[Frontier] = []  # sources that are done and no longer in the batch
 
     @torch.inference_mode()
     def step(self) -> None:
@@ -152,7 +158,7 @@ class Walk:
         frontier, places = self.frontier, None
         rows, going = frontier.parent_rows, (~frontier.done).nonzero()[:, 0]  # b
         if len(going) <= len(frontier.done) * (1 - LEAVE_SHARE):
-            self._left.append(frontier.only(frontier.done.nonzero()[:, 0]))
+            self.left.append(frontier.only(frontier.done.nonzero()[:, 0]))
             rows, places = rows.view(-1, self.plan.hypotheses)[going].flatten(), going
             self.frontier = frontier.only(going)
         if self.plan.reorders or places is not None:
@@ -163,10 +169,14 @@ class Walk:
     @torch.inference_mode()
     def hypotheses(self) -> list[list[Hypothesis]]:
         """Of every source, best first, read back from the trail; asked once all are done."""
-        parts = [*self._left, self.frontier]
+        parts = [*self.left, self.frontier]
         order = torch.cat([part.sources for part in parts]).argsort()
         endings = Endings.joined([self.plan.end(part) for part in parts]).only(order)
         return self.trail.read(endings, self.plan.normalisation, self.plan.keep)
+
+
+def _begun(scorer: Scorer, sources: Mapping[str, Source], hypotheses: int) -> State:
+    return scorer.start(sources, hypotheses)
 
 
 def _promised(

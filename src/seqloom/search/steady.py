@@ -1,15 +1,15 @@
-"""A search whose tensors never change their shape: what a GPU can record once and replay, step after step.
+"""A search in legs, within which no tensor changes its shape: what a GPU can record once and replay, step after step.
 
 A step of a search is some hundred small kernels; launched one by one they leave a fast GPU waiting. Here caches have
-room for the longest output from the start, the trail is one tensor, sources that are done stay where they are, and
-whether all are done is asked every few steps only. What comes out is what the loop finds (`loop.py`), to the token.
+room for tokens to come, the trail is one tensor, sources that are done stay where they are, and how many are done is
+asked every few steps only. A leg ends where its room does, or as soon as the sources that are left fit into half of
+its rows; the next one has more room, or fewer rows. What comes out is what the loop finds (`loop.py`), to the token.
 Sources are padded to a coarse grid of shapes, so that few recordings serve all batches: padding changes no output.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -17,17 +17,16 @@ from torch.nn import functional as F
 
 from seqloom import config
 from seqloom.batch import Source, Tokens
-from seqloom.errors import SeqloomError
 from seqloom.models.contracts import Holding, Scorer, State
-from seqloom.search.frontier import Endings, Frontier, Trail
+from seqloom.search.frontier import Endings, Frontier
 from seqloom.search.hypotheses import Hypothesis
-from seqloom.search.loop import Walk, Wishes, diverged
+from seqloom.search.loop import Start, Walk, Wishes, diverged
 from seqloom.search.strategies import STRATEGIES
 from seqloom.shapes import Float, Int, Tensor
 from seqloom.specials import EOS
 
-STRIDE = 4  # steps that are recorded as one, and after which is asked whether all is done
-MOST_RECORDINGS = 100  # each holds the caches of its shape
+STRIDE = 4  # steps that are recorded as one, and after which is asked how many sources are done
+FIRST_ROOM = 16  # steps that the first leg has room for; the next one has twice as much
 
 _OWN = tuple(field.name for field in fields(Frontier) if field.name not in ("endings", "notes"))
 Steps = tuple[Int[Tensor, "M B K"], Int[Tensor, "M B K"], Float[Tensor, "M B K"], Float[Tensor, "M B K"]]
@@ -40,7 +39,7 @@ class Moment:
     frontier: Frontier
     states: tuple[State, ...]  # of the scorers
     rules: tuple[State, ...]  # of the constraints
-    trail: Steps  # parents, tokens, log-probabilities and advice of M steps
+    trail: Steps  # parents, tokens, log-probabilities and advice of M steps, those before this leg left open
     step: Int[Tensor, "1"]
 
     def tensors(self) -> list[Tensor]:
@@ -69,20 +68,19 @@ class Moment:
                 mine.copy_(theirs)
 
 
+Stride = Callable[[Moment], Moment]
+
+
 class SteadyWalk:
-    """A `Walk` before its first step, taken further without changing a shape. The walk is consumed."""
+    """A `Walk` before its first step, taken on leg by leg. The walk is consumed."""
 
     @torch.inference_mode()
     def __init__(self, walk: Walk) -> None:
         assert not walk.steps, "a walk that has begun has lost its first shape"
-        self.walk, frontier = walk, walk.frontier
-        self.most = -(-grid(int(frontier.limits.max()) + 1) // STRIDE) * STRIDE  # one more to end
-        shape = (self.most, *frontier.last.shape)
-        whole, real = frontier.last.new_zeros(shape), frontier.log_probs.new_zeros(shape)
-        scorers = [scorer for scorer in walk.scorers if isinstance(scorer, Holding)]
-        held = [scorer.held(state, self.most) for scorer, state in zip(scorers, walk.states, strict=True)]
-        trail = (whole, whole.clone(), real, real.clone())
-        self.moment = Moment(frontier, tuple(held), tuple(walk.rules.states), trail, frontier.lengths.new_zeros(1))
+        self.walk = walk
+        self.most = -(-grid(int(walk.frontier.limits.max()) + 1) // STRIDE) * STRIDE  # one more to end
+        self.steps, self.room = 0, 0
+        self.moment = self._leg(walk.frontier, walk.states, walk.rules.states)
 
     @torch.inference_mode()
     def after(self, moment: Moment) -> Moment:
@@ -100,140 +98,97 @@ class SteadyWalk:
         rules.advance(frontier.last.flatten())
         return Moment(frontier, tuple(walk.states), tuple(rules.states), moment.trail, moment.step + 1)
 
-    def strides(self, moment: Moment) -> Moment:
+    def stride(self, moment: Moment) -> Moment:
         """As many tokens further as are recorded together: what they change is copied back once for all of them."""
         for _ in range(STRIDE):
             moment = self.after(moment)
         return moment
 
-    def found(self) -> list[list[Hypothesis]]:
-        """Step by step, without a recording."""
-        moment, steps = self.moment, 0
-        while steps < self.most and not bool(moment.frontier.done.all()):
-            moment, steps = self.strides(moment), steps + STRIDE
-        return self.hypotheses(moment, steps)
+    def along(self, stride: Stride, moment: Moment) -> tuple[Moment, int]:
+        """To the end of this leg: where that is, and after how many steps of the search."""
+        rows, steps = len(moment.frontier.done), self.steps
+        while steps < self.room:
+            moment, steps = stride(moment), steps + STRIDE
+            left = rows - int(moment.frontier.done.sum())  # waits for the device
+            if _fewer(left, rows):
+                break
+        return moment, steps
 
     @torch.inference_mode()
-    def hypotheses(self, moment: Moment, steps: int) -> list[list[Hypothesis]]:
-        """Of every source, once all are done, after so many steps.
+    def turn(self, moment: Moment, steps: int) -> bool:
+        """Write down what a leg has found, and begin the next one; False where all is done.
 
-        They are read back where the interpreter runs: some hundred operations on a few numbers, which a GPU would be
+        It is read back where the interpreter runs: some hundred operations on a few numbers, which a GPU would be
         sent one by one.
         """
-        frontier = _mapped(moment.frontier, Tensor.cpu)
-        if bool(frontier.totals.isnan().any()):
-            raise diverged()
-        self.walk.frontier = frontier
-        trail = [column[:steps].cpu() for column in moment.trail]
-        self.walk.trail = Trail.of([_four(column[step] for column in trail) for step in range(steps)])
+        frontier, walk = moment.frontier, self.walk
+        walk.trail.extend(frontier.sources.cpu(), [column[self.steps : steps].cpu() for column in moment.trail])
+        self.steps = steps
+        done = frontier.done.cpu()
+        going, gone = (~done).nonzero()[:, 0], done.nonzero()[:, 0]
+        if not len(going) or steps >= self.most:
+            walk.frontier = _read(frontier)
+            return False
+        states, rules = moment.states, moment.rules
+        if _fewer(len(going), len(done)):
+            size = grid(len(going)) - len(going)  # some that are done fill up the grid
+            staying, leaving = (
+                places.to(frontier.done.device) for places in (torch.cat([going, gone[:size]]), gone[size:])
+            )
+            walk.left.append(_read(frontier.only(leaving)))
+            kept = torch.arange(walk.plan.hypotheses, device=staying.device)
+            rows = (staying[:, None] * walk.plan.hypotheses + kept).flatten()
+            frontier = frontier.only(staying)
+            states, rules = (tuple(state.select(rows, staying) for state in those) for those in (states, rules))
+        self.moment = self._leg(frontier, states, rules)
+        return True
+
+    def _leg(self, frontier: Frontier, states: Sequence[State], rules: Sequence[State]) -> Moment:
+        """The first moment of a leg, with more room where there is none left."""
+        scorers = [scorer for scorer in self.walk.scorers if isinstance(scorer, Holding)]
+        if self.steps == self.room:
+            room = min(self.most, 2 * self.room or FIRST_ROOM)
+            more = room - self.room
+            states = [scorer.held(state, more) for scorer, state in zip(scorers, states, strict=True)]
+            self.room = room
+        shape = (self.room, *frontier.last.shape)
+        whole, real = frontier.last.new_zeros(shape), frontier.log_probs.new_zeros(shape)
+        trail = (whole, whole.clone(), real, real.clone())
+        return Moment(frontier, tuple(states), tuple(rules), trail, frontier.lengths.new_full((1,), self.steps))
+
+    def found(self) -> list[list[Hypothesis]]:
+        """Of every source, without a recording."""
+        while self.turn(*self.along(self.stride, self.moment)):
+            pass
         return self.walk.hypotheses()
 
 
-class Recordings:
-    """Searches by recorded steps on one GPU, a recording for every shape that was met.
-
-    A recording can go wrong silently, for example where a library keeps something between two calls. So the first
-    search of a shape is made step by step as well, and a recording that finds anything else ends all recording.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self.failure: str | None = None  # why recording ended, where it did
-        self._known: dict[Hashable, _Recorded] = {}
-        self._device = device
-        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self._pool = torch.cuda.graph_pool_handle()  # one for all: no two run at a time
-
-    @property
-    def count(self) -> int:
-        """How many shapes have a recording."""
-        return len(self._known)
-
-    def search(
-        self, scorer: Scorer, sources: Mapping[str, Source], strategy: config.Settings, wishes: Wishes
-    ) -> list[list[Hypothesis]] | None:
-        """What `loop.search` finds; None where a step cannot be recorded."""
-        walk = None if self.failure else steady(scorer, sources, strategy, wishes)
-        if walk is None:
-            return None
-        shapes = tuple((tuple(tensor.shape), tensor.dtype) for tensor in walk.moment.tensors())
-        key = (tuple(map(id, walk.walk.scorers)), strategy.model_dump_json(), walk.walk.rules.steady, shapes)
-        if key not in self._known and len(self._known) >= MOST_RECORDINGS:
-            return None
-        try:
-            found = self._known[key].found(walk) if key in self._known else self._first(key, walk)
-        except (
-            SeqloomError
-        ):  # sources that are done read on here, maybe to places that nobody learned: the loop decides
-            return None
-        return found[: len(next(iter(sources.values())).mask)]
-
-    def _first(self, key: Hashable, walk: SteadyWalk) -> list[list[Hypothesis]]:
-        """Step by step, then recorded: the recording serves from now on if both find the same."""
-        begun = walk.moment.clone()
-        plainly = walk.found()
-        walk.moment = begun
-        try:
-            recorded = self._record(walk)
-            same = [_told(one) for one in recorded.found(walk)] == [_told(one) for one in plainly]
-            self.failure = None if same else "a recorded search found something else"
-        except RuntimeError as error:
-            self.failure = str(error).splitlines()[0]
-        if self.failure is None:
-            self._known[key] = recorded
-        else:
-            self._known.clear()
-        return plainly
-
-    @torch.inference_mode()
-    def _record(self, walk: SteadyWalk) -> _Recorded:
-        """Nothing is computed by a recording itself: kernels are only written down."""
-        moment, graph = walk.moment.clone(), torch.cuda.CUDAGraph()
-        self._stream.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(self._stream), _own_casts():
-            walk.after(walk.moment.clone())  # what libraries make at the first call is made now
-            torch.cuda.synchronize(self._device)
-            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
-            try:
-                moment.copy_(walk.strides(moment))
-            finally:
-                graph.capture_end()
-        torch.cuda.current_stream(self._device).wait_stream(self._stream)
-        return _Recorded(walk, moment, graph)
+def _fewer(left: int, rows: int) -> bool:
+    """Do the sources that are left fit into half of the rows?"""
+    return not left or grid(left) <= rows // 2
 
 
-@dataclass(frozen=True)
-class _Recorded:
-    """A few steps, written down."""
-
-    walk: SteadyWalk  # whose plan and constraints the kernels belong to
-    moment: Moment  # what they read and overwrite
-    graph: torch.cuda.CUDAGraph
-
-    @torch.inference_mode()
-    def found(self, walk: SteadyWalk) -> list[list[Hypothesis]]:
-        """What another walk of the same shape leads to."""
-        self.moment.copy_(walk.moment)
-        steps, done = 0, False
-        while steps < walk.most and not done:
-            self.graph.replay()
-            steps += STRIDE
-            done = bool(self.moment.frontier.done.all())
-        return walk.hypotheses(self.moment, steps)
-
-
-def _told(hypotheses: Sequence[Hypothesis]) -> list[tuple[tuple[int, ...], bool]]:
-    return [(hypothesis.tokens, hypothesis.truncated) for hypothesis in hypotheses]
+def _read(frontier: Frontier) -> Frontier:
+    """The frontier where the interpreter runs; E_DIVERGED where it has lost its numbers."""
+    frontier = _mapped(frontier, Tensor.cpu)
+    if bool(frontier.totals.isnan().any()):
+        raise diverged()
+    return frontier
 
 
 @torch.inference_mode()
 def steady(
-    scorer: Scorer, sources: Mapping[str, Source], strategy: config.Settings, wishes: Wishes
+    scorer: Scorer,
+    sources: Mapping[str, Source],
+    strategy: config.Settings,
+    wishes: Wishes,
+    start: Start | None = None,
 ) -> SteadyWalk | None:
     """A walk over sources that were padded to the grid, or None where shapes cannot stay or nothing would be gained."""
     count = len(next(iter(sources.values())).mask)
     plan = STRATEGIES[config.kind_of(strategy)]
     scorers = [scorer] if wishes.advice is None else [scorer, wishes.advice]
-    plain = all(isinstance(source, Tokens) and source.copies is None for source in sources.values())
+    plain = all(isinstance(source, Tokens) and source.copies is source.words is None for source in sources.values())
     if not (plain and plan.steady and all(isinstance(each, Holding) for each in scorers)) or wishes.phrases is not None:
         return None
     if any(constraint.steady is None for constraint in wishes.constraints):
@@ -243,7 +198,7 @@ def steady(
     prefixes = wishes.prefixes
     if prefixes is not None:
         prefixes = _padded(prefixes, rows, reads=False)
-    walk = Walk(scorer, padded, strategy, replace(wishes, prefixes=prefixes))
+    walk = Walk(scorer, padded, strategy, replace(wishes, prefixes=prefixes), start)
     walk.frontier.done[count:] = True
     return SteadyWalk(walk)
 
@@ -272,15 +227,3 @@ def _mapped(frontier: Frontier, change: Callable[[Tensor], Tensor]) -> Frontier:
 def _four(tensors: Iterable[Tensor]) -> Steps:
     first, second, third, fourth = tensors
     return first, second, third, fourth
-
-
-@contextmanager
-def _own_casts() -> Iterator[None]:
-    """Inside, autocast keeps no weights that it has cast: a recording would use them after they are gone."""
-    kept = torch.is_autocast_cache_enabled()
-    torch.clear_autocast_cache()
-    torch.set_autocast_cache_enabled(False)
-    try:
-        yield
-    finally:
-        torch.set_autocast_cache_enabled(kept)
