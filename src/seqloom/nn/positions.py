@@ -21,7 +21,7 @@ from seqloom.errors import SeqloomError
 from seqloom.shapes import Float, Int, Tensor
 
 Places = Int[Tensor, "n T"]  # n = N rows, or 1 where all rows stand at the same places
-Turn = tuple[Float[Tensor, "n T h"], Float[Tensor, "n T h"]]  # cosine and sine of each pair's angle, h = d / 2
+Turn = tuple[Float[Tensor, "n T d"], Float[Tensor, "n T d"]]  # what each dimension takes of itself and of its partner
 LONGEST_WAVE = 10_000.0
 
 
@@ -91,7 +91,8 @@ class Learned(Positions):
 class Rotary(Positions):
     """Queries and keys turned by angles that grow with their place, so that scores see distances only (Su 2021).
 
-    Dimensions i and i + d/2 of a head are one pair: (a, b) becomes (a cos - b sin, b cos + a sin).
+    Dimensions i and i + d/2 of a head are one pair: (a, b) becomes (a cos - b sin, b cos + a sin). Each takes cos of
+    itself and -sin or sin of its partner, which is half a head away: three operations, whatever the width.
     """
 
     turns = True
@@ -107,7 +108,8 @@ class Rotary(Positions):
 
     def turn(self, places: Places, width: int, like: Tensor) -> Turn | None:
         angle = angles(places, width, like)
-        return angle.cos(), angle.sin()
+        cos, sin = angle.cos(), angle.sin()
+        return torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)
 
 
 class Nowhere(Positions):
@@ -126,9 +128,9 @@ class Nowhere(Positions):
 def turned(x: Float[Tensor, "N T *m d"], turn: Turn) -> Float[Tensor, "N T *m d"]:
     """Every vector turned by its place's angles, whatever stands between place and vector (heads, queries and keys)."""
     between = (None,) * (x.dim() - 3)
-    cos, sin = (part[(..., *between, slice(None))] for part in turn)  # n T 1.. h
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1).to(x.dtype)
+    own, partner = (part[(..., *between, slice(None))] for part in turn)  # n T 1.. d
+    partners = x.roll(x.shape[-1] // 2, -1)
+    return torch.addcmul(x * own, partners, partner).to(x.dtype)
 
 
 POSITIONS: Table[Positions] = Table(
