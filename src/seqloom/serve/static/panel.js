@@ -14,7 +14,7 @@ const MOST_TRIES = 6;
 export class Panel {
   /** `changed` hears of edits, `replace` of a source word that is to be another, `heard` of answers. */
   constructor({ changed, replace, heard, shows }) {
-    Object.assign(this, { changed, heard, shows, edits: { ...NO_EDITS }, model: null, last: null, plain: null, names: {}, tries: 0 });
+    Object.assign(this, { changed, heard, shows, edits: { ...NO_EDITS }, model: null, last: null, plain: null, names: {}, late: [], tries: 0 });
     this.actions = {
       choose: (before, token) => this.edit({ ...NO_EDITS, masks: this.edits.masks, begin: [...before, token] }),
       follow: (path) => this.edit({ ...NO_EDITS, masks: this.edits.masks, begin: path }),
@@ -77,7 +77,7 @@ export class Panel {
       el('button', { type: 'button', 'aria-label': `undo: ${text}`, onclick: () => this.edit(edits) }, '×'));
     const chips = [
       ...(begin.length ? [chip(`${over ? 'says only' : 'begins with'} ${isolated(begin.slice(0, over ? -1 : undefined).map(visible).join(' '))}`, { ...this.edits, begin: [] })] : []),
-      ...attend.map((one) => chip(this.names[one] ?? `token ${one.replace('=', ' looks at ')}`, { ...this.edits, attend: attend.filter((other) => other !== one) })),
+      ...attend.map((one) => chip(`${this.names[one] ?? `token ${one.replace('=', ' looks at ')}`}${this.late.includes(one) ? ' (of no effect: the answer ends before)' : ''}`, { ...this.edits, attend: attend.filter((other) => other !== one) })),
       ...masks.map((one) => chip(`head ${one} masked`, { ...this.edits, masks: masks.filter((other) => other !== one) })),
     ];
     this.chips.hidden = !chips.length;
@@ -132,7 +132,7 @@ export class Panel {
     this.cancel();
     if (!again) this.tries = 0;
     const abort = new AbortController(), { signal } = abort;
-    Object.assign(this, { abort, question, file });
+    Object.assign(this, { abort, question, file, late: [] });
     this.drawChips();
     this.output.classList.add('streaming');
     this.tell(null);
@@ -176,6 +176,8 @@ export class Panel {
     view.parts.where.hidden = !Object.keys(answer.attention).length && this.model.attention === false && this.model.writes !== 'text';
     this.drawSure(found.confidence);
     this.drawParts(found);
+    this.late = found.late ?? [];
+    if (this.late.length) this.drawChips();
     this.drawWhatIf();
     this.drawTools();
     this.drawDiagnosis(found.diagnosis);
