@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,20 +39,31 @@ OTHERS = [
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Place]:
-    """The real command, in a process of its own."""
+def process() -> Iterator[subprocess.Popen[str]]:
+    """The real command."""
     line = command_line("serve", trained(), "--port", 0, "--rate", "none", "--deterministic", "--quiet")
-    process = subprocess.Popen(line, env=environment(), stderr=subprocess.PIPE, text=True)
+    running = subprocess.Popen(line, env=environment(), stderr=subprocess.PIPE, text=True)
     try:
-        assert process.stderr is not None
-        said = [process.stderr.readline() for _ in range(2)]
-        url = said[-1].split()[0]
-        with httpx.Client(base_url=url, timeout=30, transport=httpx.HTTPTransport(retries=20)) as client:
-            assert client.get("/ready").status_code == 200
-            yield place_of(client)
+        yield running
     finally:
-        process.terminate()
-        assert process.wait(30) == 0
+        running.terminate()
+        assert running.wait(30) == 0
+
+
+@pytest.fixture(scope="module")
+def place(process: subprocess.Popen[str]) -> Place:
+    """Where it listens."""
+    assert process.stderr is not None
+    said = [process.stderr.readline() for _ in range(2)]
+    with httpx.Client(base_url=said[-1].split()[0], timeout=30) as client:
+        until = time.monotonic() + 30
+        while True:
+            try:
+                assert client.get("/ready").status_code == 200
+                return place_of(client)
+            except httpx.TransportError:
+                assert time.monotonic() < until
+                time.sleep(0.1)
 
 
 def predicted(seqloom: Command, folder: Path) -> list[dict[str, object]]:
@@ -93,3 +106,19 @@ def test_who_asks_alone_is_told_the_same(place: Place, seqloom: Command, tmp_pat
     for word, answer in list(zip(WORDS, wanted, strict=True))[:20]:
         (told,) = all_at_once(place, [Asked.json("/v1/predict", inputs=word)])
         assert one_prediction(told) == written(answer)
+
+
+def test_a_run_is_loaded_anew_under_load_and_nobody_notices(place: Place, process: subprocess.Popen[str]) -> None:
+    asked = [Asked.json("/v1/predict", inputs=word) for word in WORDS[:60]]
+    asked += [Asked.json("/v1/explain", input="abcde", stream=True, form="packed")] * 20
+    before = all_at_once(place, asked)
+    for _ in range(3):
+        process.send_signal(signal.SIGHUP)
+        told = all_at_once(place, asked)
+        assert [one.status for one in told] == [200] * len(asked)
+        assert [one.body for one in told] == [one.body for one in before]
+    url = f"http://{place[0]}:{place[1]}/metrics"
+    until = time.monotonic() + 30
+    while 'seqloom_reloads_total{outcome="loaded"} 3' not in httpx.get(url).text:
+        assert time.monotonic() < until
+        time.sleep(0.1)

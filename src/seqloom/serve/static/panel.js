@@ -104,8 +104,9 @@ export class Panel {
     this.output.classList.remove('streaming');
   }
   show(model) {
-    if (model?.name === this.model?.name) return;
+    const before = this.model?.name;
     this.model = model;
+    if (model?.name === before) return;
     Object.assign(this, { edits: { ...NO_EDITS }, plain: null, names: {} });
     this.clear();
     this.name.textContent = model?.name ?? '';
@@ -215,7 +216,7 @@ export class Panel {
     const button = el('button', { type: 'button', class: 'plain', 'data-do': 'retry', onclick: retry }, 'Try again');
     const count = el('span', { class: 'soft' });
     this.tell(trouble.message, ...(trouble.status && trouble.status < 500 && trouble.status !== 429 && trouble.status !== 401 ? [] : [button, count]));
-    if (trouble.status === 401) this.heard(null, null, trouble);
+    if (trouble.status === 401 || trouble.isOld) this.heard(null, null, trouble);
     if (trouble.wait === null || this.tries >= MOST_TRIES) return;
     let left = Math.ceil(trouble.wait * 2 ** Math.max(0, this.tries - 1));
     this.tries += 1;
