@@ -21,9 +21,9 @@ FEW = 4  # words: below, characters are damaged
 TRIES = 20
 MOST_BYTES = 50_000_000  # of a picture or sound
 Role = Literal["output", "reference", "damaged"]
-Type = Literal[
-    *("image/jpeg", "image/png", "image/webp", "image/bmp"), *("audio/wav", "audio/flac", "audio/ogg", "audio/mpeg")
-]
+Picture = Literal["image/jpeg", "image/png", "image/webp", "image/bmp"]
+Sound = Literal["audio/wav", "audio/flac", "audio/ogg", "audio/mpeg"]
+Type = Picture | Sound
 
 
 class Part(BaseModel):

@@ -198,8 +198,8 @@ def _estimate(rows: Statistics) -> Estimate:
     """Of one or two items the same would be drawn again and again: an interval of no width, which tells nothing."""
     found = bootstrap(Mean(), rows)
     few = len(rows) < FEWEST
-    ends = (None, None) if few else (found.low, found.high)
-    return Estimate(found.value, *ends, found.samples, found.seed)
+    low, high = (None, None) if few else (found.low, found.high)
+    return Estimate(found.value, low, high, found.samples, found.seed)
 
 
 def _by_item(keys: Sequence[Key], numbers: Mapping[Key, float]) -> Statistics:

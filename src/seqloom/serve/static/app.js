@@ -188,8 +188,8 @@ function renew() {
 }
 /** The address of what is asked now, so that a page that is loaded again asks it again. */
 function link() {
-  const own = { ...state.question, ...panels[0].edits };
-  history.replaceState(null, '', linked(first().files ? { ...own, text: '' } : own));
+  const own = { ...state.question, ...panels[0].edits }, { files } = first();
+  history.replaceState(null, '', files || own.text.trim() ? linked(files ? { ...own, text: '' } : own) : location.pathname);
 }
 async function copyLink() {
   parts.said.textContent = await copied(location.href) ? 'copied' : 'the address bar has it';
