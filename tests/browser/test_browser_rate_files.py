@@ -19,10 +19,10 @@ GONE = (
 )
 
 
-def natural(browser: webdriver.Chrome) -> list[int]:
-    found: list[int] = browser.execute_script(
-        "const one = document.querySelector('.media img'); return [one.naturalWidth, one.naturalHeight]"
-    )
+def natural(browser: webdriver.Chrome) -> list[int | None]:
+    """How large the picture is that is shown; nothing while there is none."""
+    look = "const one = document.querySelector('.media img'); return [one?.naturalWidth, one?.naturalHeight]"
+    found: list[int | None] = browser.execute_script(look)
     return found
 
 

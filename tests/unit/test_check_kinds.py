@@ -256,7 +256,9 @@ def test_of_very_many_files_a_sample_is_decoded_and_all_heads_are_read(
 
 def test_a_recipe_says_how_long_a_sound_may_be(seqloom: Command, tmp_path: Path) -> None:
     data = write_tones(tmp_path, 12)
-    (tmp_path / "r.yaml").write_text(f"data: {{train: {data}}}\nsource: {{kind: sound, max_seconds: 0.2}}\n")
+    (tmp_path / "r.yaml").write_text(
+        f"data: {{train: {data}}}\nsource: {{kind: sound, max_seconds: 0.2}}\ntraining: {{steps: 1}}\n"
+    )
     told = seqloom("check", tmp_path / "r.yaml")
     assert "seconds, at most 0.2 are read" in told.out
     assert "no_file" not in seqloom("check", tmp_path / "r.yaml", "--set", "source.max_seconds=5").out
