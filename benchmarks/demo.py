@@ -7,6 +7,7 @@ Only numbers are kept, no data: scores with intervals and signatures, seconds, t
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 import subprocess
@@ -63,7 +64,9 @@ def measured(name: str, folder: Path) -> dict[str, object]:
 
 
 def main() -> None:
-    for name in sys.argv[1:] or ["pronunciation", "dates"]:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("names", nargs="*", default=["pronunciation", "dates"], help="of demos")
+    for name in options.parse_args().names:
         with tempfile.TemporaryDirectory() as folder:
             result = measured(name, Path(folder))
         RESULTS.mkdir(exist_ok=True)

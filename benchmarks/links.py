@@ -9,9 +9,9 @@ directions gives the links of the published file.
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -38,8 +38,12 @@ def judged(links: list[Links], gold: list[Gold]) -> dict[str, float]:
 
 
 def main() -> None:
-    folder = Path(sys.argv[1])
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("folder", type=Path, help="the published outputs: en-fr.gold.align.gz and those of aligners")
+    folder: Path = options.parse_args().folder
     path = folder / "en-fr.gold.align.gz"
+    if not path.is_file():
+        options.error(f"{path}: no such file")
     gold = [read_gold(line, f"{path}:{number}") for number, line in enumerate(lines(path), start=1)]
     outputs: dict[str, dict[str, float]] = {}
     for aligner in ("fastalign", "giza"):

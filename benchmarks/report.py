@@ -23,7 +23,7 @@ from seqloom.api.load import load
 from seqloom.api.options import Options
 from seqloom.api.report import Limits, report
 from seqloom.api.testset import held_out, prepared
-from seqloom.recipe import parameters
+from seqloom.wiring import parameters
 
 RESULT = Path(__file__).parent / "results" / "report.json"
 

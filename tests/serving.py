@@ -27,11 +27,12 @@ def serving(
     pace: Pace | None = None,
     keys: Keys | None = None,
     deterministic: bool = False,
+    port: int = 0,
 ) -> Iterator[tuple[httpx.Client, Service]]:
     """A client of a server for these runs, and the service behind it."""
     served = Runs(runs, Opening("cpu", 1))
     service = Service.of(served, limits, pace, keys=keys, deterministic=deterministic)
-    listener = Address(port=0).bound()
+    listener = Address(port=port).bound()
     server = Server(guarded(service), drain=0.0)
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()

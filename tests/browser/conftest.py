@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -31,6 +31,27 @@ FLAGS = [
 
 @pytest.fixture(scope="session")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    browser = launched(tmp_path_factory.mktemp("chromium"))
+    yield browser
+    browser.quit()
+
+
+@pytest.fixture
+def hearing(tmp_path: Path) -> Iterator[Callable[[Path], webdriver.Chrome]]:
+    """Another browser, whose microphone hears a WAV file, again and again."""
+    begun: list[webdriver.Chrome] = []
+
+    def give(clip: Path) -> webdriver.Chrome:
+        begun.append(launched(tmp_path / "chromium", f"--use-file-for-fake-audio-capture={clip}"))
+        return begun[-1]
+
+    yield give
+    for one in begun:
+        one.quit()
+
+
+def launched(folder: Path, *more: str) -> webdriver.Chrome:
+    """A browser with a folder of its own; where there is none, the test skips."""
     program, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if program is None or driver is None:
         what = "no browser here: apt-get install chromium chromium-driver"
@@ -39,12 +60,10 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chr
         pytest.skip(what)
     options = webdriver.ChromeOptions()
     options.binary_location = program
-    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"]:
+    for flag in [*FLAGS, *more, f"--user-data-dir={folder}"]:
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    browser = webdriver.Chrome(options=options, service=Service(driver))
-    yield browser
-    browser.quit()
+    return webdriver.Chrome(options=options, service=Service(driver))
 
 
 @pytest.fixture

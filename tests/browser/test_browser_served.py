@@ -200,6 +200,34 @@ def test_text_is_text(page: webdriver.Chrome, served: Both) -> None:
     assert "<script>" in one_of(page, ".history li").text
 
 
+def test_words_that_the_model_does_not_know_are_shown_as_they_were_typed(page: webdriver.Chrome, served: Both) -> None:
+    text = "ant zebra bee"
+    answers(page, text, explained(served, text)["answer"])
+    shows(lambda: texts(page, ".tokens [data-side=source]"), ["ant", "zebra", "bee", "<eos>"])
+    assert texts(page, ".token.unknown") == ["zebra"]
+    assert one_of(page, ".token.unknown").get_attribute("aria-label") == "zebra, unknown to the model: it reads <unk>"
+    assert texts(page, ".map .unknown") == ["zebra"]
+    assert texts(page, ".unread .unknown") == ["zebra"]
+    answers(page, TEXT, explained(served)["answer"])
+    shows(lambda: texts(page, ".unknown"), [])
+
+
+def test_an_edit_after_the_end_of_the_answer_is_said(page: webdriver.Chrome, served: Both) -> None:
+    answers(page, TEXT, explained(served)["answer"])
+    link = page.execute_async_script(
+        """
+        const [text, attend, done] = arguments;
+        import('/page/keeping.js').then(({ linked, EMPTY }) => done(linked({ ...EMPTY, text, attend })));
+    """,
+        TEXT,
+        ["99=1"],
+    )
+    page.get("about:blank")
+    page.get(f"{served[0].base_url}/{link}")
+    shows(lambda: chips(page), ["token 99 looks at 1 (of no effect: the answer ends before)"])
+    assert output(page) == explained(served)["answer"]
+
+
 def test_right_to_left_text_has_its_direction(page: webdriver.Chrome) -> None:
     typed(page, "שלום עולם")
     output(page)

@@ -123,7 +123,7 @@ CHANGES = [
     ("UPDATE study SET value = '{' WHERE key = 'plan'", "E_DATA", 3),
     ("UPDATE study SET value = replace(value, 'adequate', 'adept') WHERE key = 'plan'", "E_DATA", 3),
     ("UPDATE study SET value = replace(value, '\"item\":3', '\"item\":99') WHERE key = 'plan'", "E_DATA", 3),
-    ("UPDATE study SET value = '2' WHERE key = 'format'", "E_FORMAT", 4),
+    ("UPDATE study SET value = '3' WHERE key = 'format'", "E_FORMAT", 4),
     ("INSERT INTO clicks VALUES (1, 'anna', 999, 0, 'adequate', 'true', '')", "E_DATA", 3),
     ("INSERT INTO clicks VALUES (1, 'anna', 0, 0, 'adequate', '{', '')", "E_DATA", 3),
     ("INSERT INTO clicks VALUES (1, 'anna', 0, 0, 'adequate', 'true', 'soon')", "E_DATA", 3),

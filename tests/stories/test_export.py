@@ -97,4 +97,7 @@ def test_bench_measures_what_was_exported_too(transformer: Path, seqloom: Comman
     shared = json.loads(seqloom("bench", transformer, *ways[2:], "--batch", "8", "--workers", "2", "--json").out)
     assert shared["speeds"][0]["tokens_per_second"] > 0
     assert "sizes by commas" in seqloom("bench", transformer, "--batch", "0").refused("E_USAGE", 2)
+    nothing = seqloom("bench", transformer / "nope")
+    assert "no such run" in nothing.refused("E_FILE", 6)
+    assert len(nothing.err.splitlines()) == 1, "nothing is planned for what is not there"
     assert "one of: seqloom" in seqloom("bench", transformer, "--engine", "x").refused("E_USAGE", 2)

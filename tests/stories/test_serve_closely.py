@@ -78,6 +78,26 @@ def test_edits_change_the_answer_that_is_streamed_and_nobody_elses(client: httpx
     assert explained(client)[0] == before
 
 
+def test_an_edit_after_the_end_is_told_to_a_page(client: httpx.Client) -> None:
+    """It shows the answer all the same: an edit before may have made it shorter."""
+    before, _ = explained(client)
+    said, told = explained(client, attend=["99=1", "1:98=0.5,0.5"])
+    assert said == before
+    assert told["late"] == ["99=1", "1:98=0.5,0.5"]
+    assert "late" not in explained(client, attend=["1=1"])[1]
+
+
+def test_what_the_model_does_not_know_is_told_as_it_was_typed(client: httpx.Client) -> None:
+    _, told = explained(client, "ant zebra bee yak")
+    source = told["answer"]["source"]
+    assert source["tokens"] == ["ant", "zebra", "bee", "yak", "<eos>"]
+    assert source["unknown"] == [1, 3]
+    plain = client.post("/v1/explain", json={"input": "ant zebra bee"}).json()
+    assert plain["source_tokens"] == ["ant", "<unk>", "bee", "<eos>"]
+    assert plain["source_unknown"] == {"1": "zebra"}
+    assert explained(client)[1]["answer"]["source"]["unknown"] == []
+
+
 def test_a_reference_brings_a_diagnosis(client: httpx.Client) -> None:
     _, told = explained(client, reference="cat ant")
     said = told["diagnosis"]
@@ -111,6 +131,7 @@ WRONG = [
     ({"begin": ["cat"], "options": {"prefix": "cat"}}, "E_USAGE", "begins with tokens or with a prefix"),
     ({"attend": ["nonsense"]}, "E_USAGE", "cannot be read"),
     ({"mask_heads": ["9.9"]}, "E_USAGE", "layer 9"),
+    ({"attend": ["99=1"]}, "E_USAGE", "--attend 99=1: the output has"),
     ({"reference": "x" * 20_000}, "E_LIMIT", "the limit is 10,000"),
     ({"form": "neat"}, "E_VALUE", "form"),
     ({"part": -1}, "E_VALUE", "part"),

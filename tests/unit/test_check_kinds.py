@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from commands import Command
+from scenes import write_blocks
 from seqloom.api.check import check_dataset
+from seqloom.data import images, named
 from seqloom.data.kinds import Task
 from seqloom.data.readers import Example, dataset_settings
 from seqloom.data.report import WHY, DataReport, examine
+from seqloom.errors import SeqloomError
+from signals import write_waves
+from tones import write_tones
 
 pytest_plugins = ["command_fixtures"]
 
@@ -196,8 +203,75 @@ def test_a_recipe_says_by_its_model_what_the_data_are_for(seqloom: Command, tmp_
 
 def test_files_that_sources_name_and_nobody_can_read(seqloom: Command, tmp_path: Path) -> None:
     (tmp_path / "0.npy").write_bytes(b"")
+    np.save(tmp_path / "1.npy", np.ones((3, 2)))
     (tmp_path / "x.tsv").write_text("".join(f"{number}.npy\t{'ab'[number % 2]}\n" for number in range(20)))
     answer = seqloom("check", tmp_path / "x.tsv")
     assert "no_file (19 times)" in answer.out
-    assert f"{tmp_path / 'x.tsv'}:2: " in answer.out
+    assert f"{tmp_path / 'x.tsv'}:1: not a NumPy array (.npy): {tmp_path / '0.npy'}" in answer.out
+    assert f"{tmp_path / 'x.tsv'}:3: " in answer.out
     assert "1 kind(s) of trouble" in seqloom("check", tmp_path / "x.tsv", "--fail").refused("E_DATA", 3)
+
+
+def _cut(path: Path) -> None:
+    """The head of a file stays whole, its contents do not."""
+    path.write_bytes(path.read_bytes()[:-40])
+
+
+@pytest.mark.parametrize(
+    ("write", "name", "what"),
+    [
+        (write_blocks, "blocks/7.png", "pictures"),
+        (write_tones, "tones/7.wav", "sounds"),
+        (write_waves, "waves/7.npy", "arrays (.npy)"),
+    ],
+)
+def test_pictures_sounds_and_arrays_are_opened(
+    write: Callable[[Path, int], Path], name: str, what: str, seqloom: Command, tmp_path: Path
+) -> None:
+    data = write(tmp_path, 12)
+    whole = seqloom("check", data)
+    assert f"train: 12 {what} opened" in whole.out.splitlines()
+    assert "no_file" not in whole.out
+    _cut(tmp_path / name)
+    if what == "sounds":  # of which a shorter one is still one: it must be no sound at all
+        (tmp_path / name).write_bytes(b"RIFF" + bytes(100))
+    told = seqloom("check", data)
+    assert "no_file (1 times): sources name files that cannot be read" in told.out
+    assert f"{data}:8: " in told.out
+    assert str(tmp_path / name) in told.out
+    assert json.loads(seqloom("check", data, "--json").out)["files"] == {"train": {"opened": 12, "decoded": 11}}
+
+
+def test_of_very_many_files_a_sample_is_decoded_and_all_heads_are_read(
+    seqloom: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(named, "ALL", 4)
+    monkeypatch.setattr(named, "EVERY", 5)
+    data = write_blocks(tmp_path, 12)
+    (tmp_path / "blocks/8.png").write_text("no picture")  # the ninth, which is not decoded
+    told = seqloom("check", data)
+    assert "train: 12 pictures opened, 6 of them to their end" in told.out.splitlines()
+    assert f"{data}:9: not a picture" in told.out
+
+
+def test_a_recipe_says_how_long_a_sound_may_be(seqloom: Command, tmp_path: Path) -> None:
+    data = write_tones(tmp_path, 12)
+    (tmp_path / "r.yaml").write_text(
+        f"data: {{train: {data}}}\nsource: {{kind: sound, max_seconds: 0.2}}\ntraining: {{steps: 1}}\n"
+    )
+    told = seqloom("check", tmp_path / "r.yaml")
+    assert "seconds, at most 0.2 are read" in told.out
+    assert "no_file" not in seqloom("check", tmp_path / "r.yaml", "--set", "source.max_seconds=5").out
+
+
+def test_without_pillow_pictures_are_looked_for_and_it_is_said(
+    seqloom: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = write_blocks(tmp_path, 3)
+    (tmp_path / "blocks/2.png").unlink()
+    missing = SeqloomError("E_EXTRA", "pictures need Pillow, which is not installed", fix=images.INSTALL)
+    monkeypatch.setattr(images, "require", lambda: (_ for _ in ()).throw(missing))
+    monkeypatch.setattr("seqloom.data.pixels.require", images.require)
+    told = seqloom("check", data)
+    assert "train: 3 pictures are there, and none was opened: pictures need Pillow" in told.out
+    assert "no_file (1 times)" in told.out

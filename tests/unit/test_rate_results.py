@@ -61,6 +61,18 @@ def test_means_and_z_scores(tmp_path: Path) -> None:
     assert pair.better == "good"
 
 
+@pytest.mark.parametrize(("items", "few"), [(1, True), (2, True), (3, False)])
+def test_of_one_or_two_items_no_interval_is_told(tmp_path: Path, items: int, few: bool) -> None:
+    says = {"anna": lambda task, one: of(task, one, 5, 3)}
+    told = result(tmp_path, "adequacy", says, items=items)["adequacy"]
+    (pair,) = told.pairs
+    assert [one.mean.value for one in told.systems if one.mean] == [5.0, 3.0]
+    for one in (told.systems[0].mean, told.systems[0].z, pair):
+        assert one is not None
+        assert ((one.low, one.high) == (None, None)) == few
+    assert pair.difference == 2.0
+
+
 def test_shared_outputs_are_ties(tmp_path: Path) -> None:
     """On half of the items both said the same."""
     bad = [*GOOD[:6], *BAD[6:]]

@@ -92,10 +92,12 @@ def bench(
     windows: int = 3,
     threads: int | None = None,
     workers: int = 1,
+    planned: Callable[[int], None] | None = None,
 ) -> Bench:
     """Measure every combination: a window answers batches for so many `seconds`. Texts: by default the test set.
 
-    With `workers`, as many processes share each batch on a CPU, as they do in `predict`.
+    With `workers`, as many processes share each batch on a CPU, as they do in `predict`. `planned` is told how many
+    combinations there are, once all of them are known to work.
     """
     first = load(run, device=devices[0], threads=threads)
     machine, count = runtime.describe(), torch.get_num_threads()
@@ -114,6 +116,8 @@ def bench(
     turns = [_Turn(way, _predictor(serving(way), way, count), chosen) for way in ways]
     for turn in turns:
         turn.take(0.0)  # warm-up: one batch at least
+    if planned is not None:
+        planned(len(ways))
     for _ in range(windows):
         for turn in turns:
             turn.take(seconds, keep=True)

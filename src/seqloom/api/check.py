@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
 from typing import cast
 
@@ -11,7 +11,7 @@ from seqloom.config import Plain
 from seqloom.data.examples import ITEMS
 from seqloom.data.files import BadUtf8, Tally
 from seqloom.data.kinds import Guess, Task, guessed, separator_of, task_of
-from seqloom.data.named import LOOKED_AT, file_kind, unreadable
+from seqloom.data.named import LOOKED_AT, FileKind, Opening, file_kind
 from seqloom.data.readers import Example, ReaderSettings, read
 from seqloom.data.report import NOTHING, DataReport, Finding, examine
 from seqloom.data.sets import Data
@@ -36,6 +36,7 @@ class Checked:
     reading: dict[str, dict[str, int]]
     malformed: dict[str, list[str]]  # by set: the first lines that have not the promised form, with what is wrong
     guess: Guess | None = None  # what the data are for, where nobody said so
+    opened: Mapping[str, Opening] = field(default_factory=dict)  # by set: what was looked at of files that sources name
 
     @property
     def grave(self) -> list[Finding]:
@@ -50,6 +51,8 @@ class Checked:
         told = {**self.report.as_dict(), "reading": self.reading, "malformed": self.malformed}
         if self.guess is not None:
             told = {"guess": asdict(self.guess), **told}
+        if self.opened:
+            told["files"] = {name: {"opened": one.seen, "decoded": one.decoded} for name, one in self.opened.items()}
         return cast("dict[str, Plain]", told)
 
     def lines(self) -> list[str]:
@@ -59,7 +62,8 @@ class Checked:
             for kind, count in tally.items()
         ]
         out += [f"    {line}" for lines in self.malformed.values() for line in lines]
-        return self._guessed() + [line for line in self.report.lines() if not out or line != NOTHING] + out
+        files = [f"{name}: {one.told()}" for name, one in self.opened.items()]
+        return self._guessed() + [line for line in self.report.lines() if not out or line != NOTHING] + files + out
 
     def _guessed(self) -> list[str]:
         """What was guessed, where it is not what most data are."""
@@ -68,9 +72,14 @@ class Checked:
         return [f"{self.guess.told}; --task says otherwise", *([self.guess.doubt] if self.guess.doubt else [])]
 
 
-def check_data(data: Data, model: GeneratorSettings, separator: str = ITEMS) -> Checked:
-    """Examine every set that a recipe names, also for pairs of dev and test that stand in train."""
-    return _checked(data.sets, data.on_bad_utf8, task_of(model), separator)
+def check_data(
+    data: Data, model: GeneratorSettings, separator: str = ITEMS, max_seconds: float | None = None
+) -> Checked:
+    """Examine every set that a recipe names, also for pairs of dev and test that stand in train.
+
+    `max_seconds`: how long the sounds may be that it reads.
+    """
+    return _checked(data.sets, data.on_bad_utf8, task_of(model), separator, max_seconds)
 
 
 def check_dataset(dataset: ReaderSettings, task: Task | None = None) -> Checked:
@@ -83,7 +92,9 @@ def _checked(
     on_bad_utf8: BadUtf8,
     task: Task | None = None,
     separator: str | None = None,
+    max_seconds: float | None = None,
 ) -> Checked:
+    openings: dict[str, Opening] = {}
     tallies = {name: Tally() for name in sets}
     malformed: dict[str, list[str]] = {}
     policy: BadUtf8 = "replace" if on_bad_utf8 == "error" else on_bad_utf8  # all of the trouble, not the first of it
@@ -103,12 +114,14 @@ def _checked(
             for example in read(one, on_bad_utf8=policy, tally=tallies[name], refuse=refuse)
         )
         first = list(islice(found, LOOKED_AT))
-        return chain(first, found) if file_kind(first) is None else there(name, chain(first, found))
+        kind = file_kind(first)
+        return chain(first, found) if kind is None else there(name, kind, chain(first, found))
 
-    def there(name: str, found: Iterator[Example]) -> Iterator[Example]:
+    def there(name: str, kind: FileKind, found: Iterator[Example]) -> Iterator[Example]:
         """The same examples; of those whose source names a file that cannot be read it is noted down."""
+        openings[name] = Opening(kind, max_seconds if kind == "sound" else None)
         for example in found:
-            if why := unreadable(example):
+            if why := openings[name].unreadable(example):
                 tallies[name]["no_file"] += 1
                 if tallies[name]["no_file"] <= SHOWN:
                     malformed.setdefault(name, []).append(f"{example.where}: {why}")
@@ -125,4 +138,4 @@ def _checked(
             task = guess.task
         train = chain(sample, train)
     report = examine(train, examples("dev"), examples("test"), task, separator or ITEMS)
-    return Checked(report, {name: dict(tally) for name, tally in tallies.items() if tally}, malformed, guess)
+    return Checked(report, {name: dict(tally) for name, tally in tallies.items() if tally}, malformed, guess, openings)

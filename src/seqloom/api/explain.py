@@ -16,7 +16,7 @@ from seqloom.data.codecs import Encoded, Ids
 from seqloom.data.examples import Inputs
 from seqloom.errors import SeqloomError
 from seqloom.nn.tape import Tape
-from seqloom.probe.edits import Edits
+from seqloom.probe.edits import Edits, Look
 from seqloom.probe.explain import Explanation, Forced, explained
 from seqloom.probe.tree import Tree, Watcher
 from seqloom.search.hypotheses import Hypothesis
@@ -65,6 +65,19 @@ def explain(model: Model, question: Question, options: Options) -> Explanation:
         return replace(_given(model, question, text, encoded), extras=extras)
     found, tree = watched(model, encoded, options, question.edits, question.begin)
     return replace(_found(model, question, text, encoded, found), tree=tree, extras=extras)
+
+
+def refuse_late(question: Question, shown: Explanation) -> None:
+    """E_USAGE where attention is to be put elsewhere at a step that the output does not have."""
+    if late := late_looks(question, shown):
+        with_end = ", its end included" if shown.ends else ""
+        what = f"--attend {late[0]}: the output has {len(shown.output)} tokens{with_end}"
+        raise SeqloomError("E_USAGE", what, fix=f"a STEP from 1 to {len(shown.output)}")
+
+
+def late_looks(question: Question, shown: Explanation) -> list[Look]:
+    """The edits that changed nothing, as the output ended before their step."""
+    return [look for look in (question.edits or Edits()).looks if look.step > len(shown.output)]
 
 
 def explained_while_said(model: Model, question: Question, options: Options, part: int = 0) -> Iterator[str | Answered]:

@@ -48,21 +48,23 @@ def command(
     from seqloom.data.readers import read_sources
 
     texts = None if given is None else [line for line in read_sources(given) if line.strip()]
-    devices = device.split(",")
-    if not as_json:
-        ways = len(beams) * len(batches) * len(engines) * len(devices)
-        say.talk(f"{ways} ways, {windows} windows of {seconds:g} s each: about {ways * windows * seconds:.0f} s")
+
+    def planned(ways: int) -> None:
+        if not as_json:
+            say.talk(f"{ways} ways, {windows} windows of {seconds:g} s each: about {ways * windows * seconds:.0f} s")
+
     found = bench(
         run,
         texts,
         beams=beams,
         batches=batches,
-        devices=devices,
+        devices=device.split(","),
         engines=engines,
         seconds=seconds,
         windows=windows,
         threads=threads,
         workers=workers,
+        planned=planned,
     )
     if as_json:
         say.as_json(found.as_dict())

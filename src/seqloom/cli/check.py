@@ -64,7 +64,9 @@ def _checked(data: Path, target: Path | None, settings: list[str], task: str | N
         from seqloom.api.folder import read_recipe
 
         recipe = read_recipe(path, settings)
-        return check_data(recipe.data, recipe.model, str(recipe.target.tokenizer.model_dump().get("separator", ";")))
+        separator = str(recipe.target.tokenizer.model_dump().get("separator", ";"))
+        longest = recipe.source.model_dump().get("max_seconds")
+        return check_data(recipe.data, recipe.model, separator, longest)
     if settings:
         raise SeqloomError("E_USAGE", "--set changes a recipe, and this is data", where=str(data))
 

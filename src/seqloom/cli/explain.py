@@ -222,14 +222,10 @@ def _questions(
 
 def model_explains(model: Model, question: Question, options: Options) -> Explanation:
     """The explanation; E_USAGE where an edit is of a step that the output does not have."""
-    from seqloom.api.explain import explain
+    from seqloom.api.explain import explain, refuse_late
 
     found = explain(model, question, options)
-    looks = () if question.edits is None else question.edits.looks
-    if late := [look for look in looks if look.step > len(found.output)]:
-        with_end = ", its end included" if found.ends else ""
-        what = f"--attend {late[0]}: the output has {len(found.output)} tokens{with_end}"
-        raise SeqloomError("E_USAGE", what, fix=f"a STEP from 1 to {len(found.output)}")
+    refuse_late(question, found)
     return found
 
 
@@ -246,6 +242,12 @@ def _command(places: list[str], options: Mapping[str, Sequence[str]], flags: Seq
 
 
 def _print(found: Explanation, layer: int | None, head: int | None, words: bool) -> None:
+    from seqloom.probe.heatmap import style_of, written
+
+    name = partial(written, style=style_of(sys.stdout, os.environ))
+    if found.unknown:
+        odd = " ".join(map(name, dict.fromkeys(found.unknown.values())))
+        say.data(f"unknown to the model, which reads <unk> there: {odd}\n")
     if not len(found.weights):
         say.data("no map: this model has no attention, what it read reaches it through its states alone\n")
     else:
@@ -256,10 +258,7 @@ def _print(found: Explanation, layer: int | None, head: int | None, words: bool)
         low, high = found.between
         say.data(f"{found.answer}: nine times of ten it should be between {low} and {high}, as the model has it")
         return
-    from seqloom.probe.heatmap import style_of, written
-
     beside = any(told.alone is not None for told in found.output)
-    name = partial(written, style=style_of(sys.stdout, os.environ))
     rows = [
         (index, name(told.token), _p(told.log_prob), *_alone(told, beside), told.rank, _others(told.runners_up, name))
         for index, told in enumerate(found.output, start=1)

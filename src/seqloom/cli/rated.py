@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from seqloom.cli import say
 
 if TYPE_CHECKING:
-    from seqloom.metrics.significance import Interval
     from seqloom.rate.beside import Beside
     from seqloom.rate.report import StudyResult
-    from seqloom.rate.results import QuestionResult, RaterResult
+    from seqloom.rate.results import Estimate, QuestionResult, RaterResult
 
 
 def print_results(result: StudyResult) -> None:
@@ -24,7 +23,7 @@ def print_results(result: StudyResult) -> None:
 
 def _print_question(question: QuestionResult) -> None:
     rows = [
-        (one.system, _interval(one.mean, 1), _interval(one.z, 2), f"{one.ratings:,}")
+        (one.system, _estimate(one.mean, 1), _estimate(one.z, 2), f"{one.ratings:,}")
         for one in sorted(question.systems, key=lambda one: -(one.z.value if one.z is not None else -99.0))
     ]
     columns = ("system", f"mean ({question.unit})", "z", "ratings")
@@ -35,7 +34,7 @@ def _print_question(question: QuestionResult) -> None:
             f"{one.wins:,} / {one.ties:,} / {one.losses:,}",
             say.percent(one.wins / one.items),
             _chance(one.sign_p_holm),
-            f"{one.difference:+.1f} ({one.low:+.1f} to {one.high:+.1f})",
+            f"{one.difference:+.1f} ({_ends(one.low, one.high, '+.1f')})",
             _chance(one.randomisation_p),
             one.better or "not proven",
         )
@@ -103,10 +102,14 @@ def _print_metrics(metrics: tuple[Beside, ...]) -> None:
     say.table("automatic metrics beside people (z)", columns, rows, notes)
 
 
-def _interval(interval: Interval | None, digits: int) -> str:
-    if interval is None:
+def _estimate(estimate: Estimate | None, digits: int) -> str:
+    if estimate is None:
         return "not rated"
-    return f"{interval.value:.{digits}f} ({interval.low:.{digits}f} to {interval.high:.{digits}f})"
+    return f"{estimate.value:.{digits}f} ({_ends(estimate.low, estimate.high, f'.{digits}f')})"
+
+
+def _ends(low: float | None, high: float | None, form: str) -> str:
+    return "too few for an interval" if low is None or high is None else f"{low:{form}} to {high:{form}}"
 
 
 def _chance(p: float, equals: str = "") -> str:

@@ -7,6 +7,7 @@ that says it is too long is refused before anything is decoded. This file knows 
 from __future__ import annotations
 
 import importlib
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -41,6 +42,8 @@ class Clip:
     samples: int
     rate: int
     channels: int
+    form: str = ""  # what it is by its contents, as soundfile calls it: WAV
+    coding: str = ""  # of its samples: PCM_16
 
     @classmethod
     def read(cls, path: str, max_seconds: float) -> Clip:
@@ -54,7 +57,7 @@ class Clip:
         except soundfile.SoundFileError as error:
             what = f"not a sound ({_reason(error)})"
             raise SeqloomError("E_DATA", what, where=path, fix=f"{FORMATS}: convert it, or mend its name") from None
-        clip = cls(path, int(info.frames), int(info.samplerate), int(info.channels))
+        clip = cls(path, int(info.frames), int(info.samplerate), int(info.channels), info.format, info.subtype)
         clip._check(max_seconds)
         return clip
 
@@ -76,6 +79,18 @@ class Clip:
     @property
     def seconds(self) -> float:
         return self.samples / self.rate
+
+    @property
+    def is_plain(self) -> bool:
+        """Is it coded as everything that plays sounds understands?"""
+        return self.form != "WAV" or self.coding.startswith("PCM") or self.coding == "FLOAT"
+
+    def as_wav(self) -> bytes:
+        """Its sound as one channel of 16 bits, which everything plays."""
+        soundfile = required("soundfile")
+        buffer = io.BytesIO()
+        soundfile.write(buffer, self.mono().clip(-1, 1), self.rate, format="WAV", subtype="PCM_16")
+        return buffer.getvalue()
 
     def mono(self) -> Samples:
         """The mean of all channels."""

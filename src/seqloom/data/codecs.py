@@ -195,6 +195,14 @@ class Codecs:
             names += [f"{name}:{piece}" for piece in self.extras[name].pieces([*ids, EOS])]
         return tuple(names)
 
+    def unread(self, text: str, encoded: Encoded) -> dict[int, str]:
+        """What the text has where a model reads nothing but UNK: piece by position."""
+        if not encoded.unknown:
+            return {}
+        before = len(encoded.source) - encoded.own
+        pieces = enumerate(_pieces(self.source.cut(text)), start=before)
+        return {place: piece for place, piece in pieces if encoded.source[place] == UNK}
+
     def words_read(self, encoded: Encoded) -> int:
         """How many words a source has, where a model reads words; how many tokens otherwise."""
         if not self.by_words or encoded.words is None:

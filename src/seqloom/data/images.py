@@ -63,6 +63,21 @@ def as_uri(path: str, size: tuple[int, int], fit: Fit, colours: Colours) -> str:
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
 
 
+def still_format(path: str) -> str:
+    """What a file is by its contents, as Pillow calls it (PNG); empty for an animation, which is read in part only."""
+    with _opened(path) as image:
+        return "" if getattr(image, "is_animated", False) else image.format or ""
+
+
+def as_png(path: str) -> bytes:
+    """The picture of a file as it is, upright, in a form that every browser knows."""
+    with _opened(path) as image:
+        size = image.height, image.width
+    buffer = io.BytesIO()
+    _upright(path, size).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
 def pictures_in(place: str) -> list[str] | None:
     """The picture that a file is by its name, or those of a folder in the order of names; None for anything else."""
     path = Path(place)

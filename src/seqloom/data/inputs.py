@@ -9,8 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from seqloom.config import kind_of
 from seqloom.data.examples import Inputs, joined_items
 from seqloom.data.files import STDIN, BadUtf8, Tally, is_regular, resolved, shown
+from seqloom.data.named import refuse_other_kind
 from seqloom.data.readers import JSON_LINES, read_sources
 from seqloom.data.records import encodable, json_object, one_string, value_of
 from seqloom.data.source import SourceCodec
@@ -89,6 +91,8 @@ def read_inputs(
     if themselves is not None:
         yield from (form.inputs(source, source) for source in themselves)
         return
+    if form.codec is not None and is_regular(path):
+        refuse_other_kind(place, kind_of(form.codec.settings))
     lines = read_sources(path, on_bad_utf8=on_bad_utf8, base=base, tally=tally)
     for number, line in enumerate(lines, start=1):
         yield form.inputs(line, f"{place}:{number}", place)

@@ -115,6 +115,7 @@ class Explanation:
     grid: tuple[int, int] | None = None  # rows and columns, where these are the regions of a picture
     picture: str = ""  # that picture as a data URI, where it is to be drawn
     signal: Float32[np.ndarray, "S F"] | None = None  # what these are made of, to be drawn
+    unknown: Mapping[int, str] = field(default_factory=dict)  # what the text has where a token of `source` is unknown
 
     @property
     def log_prob(self) -> float:
@@ -207,6 +208,9 @@ class Explanation:
             **({} if self.between is None else {"between": list(self.between)}),
             "source_tokens": list(self.source),
             "source_words": list(self.read),
+            **(
+                {"source_unknown": {str(place): piece for place, piece in self.unknown.items()}} if self.unknown else {}
+            ),
             **({"source_frames": self.frames} if self.frames else {}),
             **({"grid": list(self.grid)} if self.grid else {}),
             "output": [told.as_dict() for told in self.output],
@@ -276,6 +280,7 @@ def explained(
         grid=codecs.source.grid,
         picture=codecs.source.shown(text),
         signal=codecs.source.signal(forced.encoded.source),
+        unknown=codecs.unread(text, forced.encoded),
     )
 
 

@@ -161,7 +161,7 @@ def packed_answer(found: Explanation, attribution: Attribution | None = None) ->
         "between": None if found.between is None else list(found.between),
         "ends": found.ends,
         "binned": is_binned,
-        "source": _side(found.source, found.read, found.text),
+        "source": {**_side(_typed(found), found.read, found.text), "unknown": sorted(found.unknown)},
         "output": _side([told.token for told in found.output], found.said, found.answer),
         "steps": [_step(told) for told in found.output],
         "attention": attention,
@@ -183,6 +183,11 @@ def _picture(found: Explanation) -> dict[str, Plain]:
 def _side(tokens: Sequence[str], words: Sequence[int], text: str) -> dict[str, Plain]:
     """Tokens, the word that each is a part of (-1: none), and how the words read."""
     return {"tokens": list(tokens), "words": list(words), "labels": list(text.split())}
+
+
+def _typed(found: Explanation) -> list[str]:
+    """The source's tokens as a person knows them: those that the model does not know as they stand in the text."""
+    return [found.unknown.get(place, token) for place, token in enumerate(found.source)]
 
 
 def _step(told: Told) -> Plain:

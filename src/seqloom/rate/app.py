@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from seqloom.errors import SeqloomError, nearest
 from seqloom.rate.blind import View
+from seqloom.rate.media import content
 from seqloom.rate.questions import QUESTIONS, Shown
 from seqloom.rate.store import Store
 from seqloom.web import logs
@@ -28,7 +29,17 @@ from seqloom.web.refusals import Refusal, invalid, refused
 
 BODY = 64_000  # bytes
 TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
-FILES = ("index.html", "style.css", "icon.svg", "main.js", "asking.js", "task.js", "answers.js", "marking.js")
+FILES = (
+    "index.html",
+    "style.css",
+    "icon.svg",
+    "main.js",
+    "asking.js",
+    "task.js",
+    "answers.js",
+    "marking.js",
+    "media.js",
+)
 
 
 class Rating(BaseModel):
@@ -52,6 +63,7 @@ class Rates:
         routes = (
             ("/api/study", self.study, "GET"),
             ("/api/tasks/{number}", self.task, "GET"),
+            ("/api/tasks/{number}/media", self.media, "GET"),
             ("/api/tasks/{number}/rating", self.rate, "PUT"),
             ("/api/undo", self.undo, "POST"),
         )
@@ -73,11 +85,26 @@ class Rates:
         outputs: list[JsonValue] = []
         for letter, candidate in view.letters(place).items():
             said = {name: answers.get((place, candidate, name)) for name in self.plan.questions}
-            told: dict[str, JsonValue] = {name: click.answer for name, click in said.items() if click is not None}  # type: ignore[misc]
+            given: dict[str, JsonValue] = {name: click.answer for name, click in said.items() if click is not None}  # type: ignore[misc]
             text = self.plan.tasks[place].candidates[candidate].text
-            outputs.append({"letter": letter, "text": text, "answers": told})
+            outputs.append({"letter": letter, "text": text, "answers": given})
         references: list[JsonValue] = list(item.references) if self.plan.shows_reference else []
-        return {"number": number, "source": item.source, "references": references, "outputs": outputs}
+        told: dict[str, JsonValue] = {"number": number, "references": references, "outputs": outputs}
+        if item.media is None:
+            return {**told, "source": item.source}
+        return {**told, "source": item.media.caption, "media": item.media.kind}  # the name of a file may tell too much
+
+    def media(self, number: int, request: Request) -> Response:
+        """The picture or sound of an item."""
+        media = self.plan.items[self.plan.tasks[self._place(self._view(request), number)].item].media
+        if media is None:
+            raise Refusal("E_NOT_FOUND", f"item {number} is a text")
+        try:
+            return Response(content(media), media_type=media.type)
+        except SeqloomError as error:
+            logs.note("no media", code=error.code, what=error.what, where=error.where)
+            what = f"the {media.kind} of this item is not there any more as it was"
+            raise Refusal("E_NOT_FOUND", what, fix="tell whoever made the study") from None
 
     def rate(self, number: int, rating: Rating, request: Request) -> dict[str, JsonValue]:
         """Keep a click."""
@@ -207,7 +234,8 @@ class Door:
             refuse_other_types(headers)
 
 
-HEADERS: Mapping[str, str] = {**page_headers(), "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+ALLOWED = page_headers(img="'self' blob:", media="blob:")  # pictures and sounds are asked for by the page's own script
+HEADERS: Mapping[str, str] = {**ALLOWED, "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 
 
 async def _refusal(request: Request, error: Exception) -> Response:

@@ -30,7 +30,7 @@ def made(path: Path, material: Material, wishes: Wishes, raters: Sequence[str] =
     """Write the study and tell its plan."""
     if wishes.items > MOST_ITEMS:
         raise SeqloomError("E_USAGE", f"at most {MOST_ITEMS:,} items", where="--items", fix="ask for fewer")
-    some = material.sampled(wishes.items, wishes.seed)
+    some = material.sampled(wishes.items, wishes.seed).looked_at()
     checks = checks_for(wishes.checks, len(some.items))
     plan = Plan(
         systems=some.systems,

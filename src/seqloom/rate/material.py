@@ -16,9 +16,14 @@ from seqloom.api.load import load
 from seqloom.api.model import Model
 from seqloom.api.options import Options
 from seqloom.api.testset import aligned, chosen_examples, prepared, read_outputs
+from seqloom.config import kind_of
+from seqloom.data.named import file_kind
 from seqloom.data.readers import Example, read_sources
+from seqloom.data.source import in_folder
 from seqloom.errors import SeqloomError
+from seqloom.rate.media import Kind, kind_by, located, media_of
 from seqloom.rate.plan import Item
+from seqloom.recipe import Recipe
 
 MOST_SYSTEMS = 20
 MOST_ITEMS = 10_000
@@ -49,6 +54,16 @@ class Material:
     items: tuple[Item, ...]
     outputs: tuple[tuple[str, ...], ...]
     metrics: tuple[dict[str, object], ...] = ()
+    examples: tuple[Example, ...] = ()  # of every item, where raters are shown the file that is its source
+    kind: Kind | None = None  # of these files
+
+    def looked_at(self) -> Material:
+        """The same with the files of its items; E_FILE or E_DATA names the first that cannot be shown."""
+        if self.kind is None:
+            return self
+        files = [media_of(one, self.kind) if one.source.strip() else None for one in self.examples]
+        pairs = zip(self.items, files, strict=True)
+        return replace(self, items=tuple(item.model_copy(update={"media": file}) for item, file in pairs))
 
     def sampled(self, count: int, seed: int) -> Material:
         """So many items, drawn by the seed, in their old order; all where there are no more."""
@@ -56,7 +71,8 @@ class Material:
             return self
         kept = sorted(Random(f"{seed} items").sample(range(len(self.items)), count))
         outputs = tuple(tuple(texts[i] for i in kept) for texts in self.outputs)
-        return replace(self, items=tuple(self.items[i] for i in kept), outputs=outputs)
+        examples = tuple(self.examples[i] for i in kept) if self.examples else ()
+        return replace(self, items=tuple(self.items[i] for i in kept), outputs=outputs, examples=examples)
 
 
 def named_systems(given: Sequence[str]) -> list[System]:
@@ -100,7 +116,7 @@ def gathered(systems: Sequence[System], given: Sources, device: str = "auto", th
         examples = _sources(given.source)
     else:
         examples = chosen_examples(recipe, given.data, given.source, given.references, "test", True)
-    items = examples if bare else prepared(examples, recipe)
+    items, kind = _seen(examples if bare else prepared(examples, recipe), recipe, bare)
     outputs = []
     for system in systems:
         model = models[system.path]
@@ -117,7 +133,20 @@ def gathered(systems: Sequence[System], given: Sources, device: str = "auto", th
         outputs.append(tuple(lines))
     judging = () if recipe is None else tuple(one.model_dump(mode="json") for one in recipe.evaluation.metrics)
     shown = tuple(Item(source=one.shown, references=tuple(one.references), where=one.where) for one in items)
-    return Material(tuple(system.name for system in systems), shown, tuple(outputs), judging)
+    names, files = tuple(system.name for system in systems), () if kind is None else tuple(items)
+    return Material(names, shown, tuple(outputs), judging, files, kind)
+
+
+def _seen(items: list[Example], recipe: Recipe | None, bare: bool) -> tuple[list[Example], Kind | None]:
+    """The items with the places of the files that their sources name, and what raters are shown of these."""
+    if recipe is not None:
+        reads = kind_of(recipe.source) if recipe.data.in_files else None
+        placed = reads is None or not bare  # whoever reads data for such a run knows where its files lie
+    else:
+        reads, placed = file_kind(items), False
+    if reads is not None and not placed:
+        items = [located(one, in_folder(one.source, one.file)) for one in items]
+    return items, kind_by(reads)
 
 
 def _model(system: System, device: str, threads: int | None) -> Model | None:

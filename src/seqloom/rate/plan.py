@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from seqloom.errors import SeqloomError
 from seqloom.rate.questions import QUESTIONS
@@ -19,7 +19,11 @@ from seqloom.rate.questions import QUESTIONS
 SHARE = 5  # by default one check for so many items
 FEW = 4  # words: below, characters are damaged
 TRIES = 20
+MOST_BYTES = 50_000_000  # of a picture or sound
 Role = Literal["output", "reference", "damaged"]
+Picture = Literal["image/jpeg", "image/png", "image/webp", "image/bmp"]
+Sound = Literal["audio/wav", "audio/flac", "audio/ogg", "audio/mpeg"]
+Type = Picture | Sound
 
 
 class Part(BaseModel):
@@ -28,12 +32,25 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class Media(Part):
+    """A picture or sound that is an item's source: its file as it was when the study was made."""
+
+    kind: Literal["picture", "sound"]
+    path: str
+    size: int = Field(ge=0, le=MOST_BYTES)
+    sha256: str
+    type: Type  # by its contents
+    converted: bool = False  # browsers do not know its form: it is sent as `type`
+    caption: str = ""  # what else is asked with it
+
+
 class Item(Part):
     """A source with its references, and where it was read."""
 
-    source: str
+    source: str  # of a picture or sound the name of its file
     references: tuple[str, ...]
     where: str
+    media: Media | None = None
 
 
 class Candidate(Part):

@@ -17,11 +17,13 @@ from seqloom.config import Plain
 from seqloom.metrics.agreement import cohen, krippendorff
 from seqloom.metrics.association import pearson
 from seqloom.metrics.base import Statistics, Total, Values
-from seqloom.metrics.significance import TIE, Interval, approximate_randomisation, bootstrap, holm, sign_test
+from seqloom.metrics.significance import TIE, approximate_randomisation, bootstrap, holm, sign_test
 from seqloom.rate.careless import Care, care_of
 from seqloom.rate.counted import Counted, Key, Rater, counted, done_by
 from seqloom.rate.plan import Plan
 from seqloom.rate.questions import Question
+
+FEWEST = 3  # items that an interval is told of
 
 
 @dataclass(frozen=True)
@@ -41,13 +43,24 @@ class RaterResult:
 
 
 @dataclass(frozen=True)
+class Estimate:
+    """A mean and the ends of its 95 % interval; None where there are too few items to tell them."""
+
+    value: float
+    low: float | None
+    high: float | None
+    samples: int  # how often items were drawn anew
+    seed: int
+
+
+@dataclass(frozen=True)
 class SystemResult:
     """One system by one question: the mean of its ratings and of their z-scores."""
 
     system: str
     ratings: int
-    mean: Interval | None  # None: nobody has rated it
-    z: Interval | None
+    mean: Estimate | None  # None: nobody has rated it
+    z: Estimate | None
 
 
 @dataclass(frozen=True)
@@ -63,8 +76,8 @@ class PairResult:
     sign_p: float
     sign_p_holm: float
     difference: float
-    low: float
-    high: float
+    low: float | None  # None: too few items to tell an interval
+    high: float | None
     randomisation_p: float
 
     @property
@@ -178,7 +191,15 @@ def _system(plan: Plan, numbers: Counted, system: int) -> SystemResult:
     if not mine:
         return SystemResult(plan.systems[system], 0, None, None)
     raw, z = _by_item(mine, numbers.raw), _by_item(mine, numbers.standard)
-    return SystemResult(plan.systems[system], len(mine), bootstrap(Mean(), raw), bootstrap(Mean(), z))
+    return SystemResult(plan.systems[system], len(mine), _estimate(raw), _estimate(z))
+
+
+def _estimate(rows: Statistics) -> Estimate:
+    """Of one or two items the same would be drawn again and again: an interval of no width, which tells nothing."""
+    found = bootstrap(Mean(), rows)
+    few = len(rows) < FEWEST
+    low, high = (None, None) if few else (found.low, found.high)
+    return Estimate(found.value, low, high, found.samples, found.seed)
 
 
 def _by_item(keys: Sequence[Key], numbers: Mapping[Key, float]) -> Statistics:
@@ -208,6 +229,7 @@ def _pair(names: tuple[str, str], rows_a: Statistics, rows_b: Statistics) -> Pai
     gaps = (rows_a[:, 0] - rows_b[:, 0]) / rows_a[:, 1]  # of each item, over its raters
     wins, losses = int((gaps > TIE).sum()), int((gaps < -TIE).sum())
     p = sign_test(wins, losses)
+    few = len(gaps) < FEWEST
     chance = approximate_randomisation(Mean(), rows_b, rows_a)  # its difference is the second minus the first
     return PairResult(
         a=names[0],
@@ -219,8 +241,8 @@ def _pair(names: tuple[str, str], rows_a: Statistics, rows_b: Statistics) -> Pai
         sign_p=p,
         sign_p_holm=p,
         difference=chance.difference,
-        low=chance.low,
-        high=chance.high,
+        low=None if few else chance.low,
+        high=None if few else chance.high,
         randomisation_p=chance.p,
     )
 

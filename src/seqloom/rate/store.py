@@ -31,7 +31,7 @@ from seqloom.files import file_error, sync_folder
 from seqloom.rate.plan import Plan
 from seqloom.rate.questions import Answer
 
-FORMAT = 1
+FORMAT, PLAIN = 2, 1  # of studies with pictures or sounds; of those of texts alone
 PATIENCE = 5.0  # seconds to wait for another program that writes
 MOST_CHANGES = 500  # of one answer
 MOST_RATERS = 1000
@@ -218,7 +218,8 @@ def create(path: Path, plan: Plan, raters: Sequence[str]) -> None:
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         with closing(sqlite3.connect(temporary)) as file, file:
             file.executescript(_SCHEMA)
-            kept = {"format": str(FORMAT), "secret": secrets.token_hex(32), "plan": plan.model_dump_json()}
+            form = FORMAT if any(item.media is not None for item in plan.items) else PLAIN
+            kept = {"format": str(form), "secret": secrets.token_hex(32), "plan": plan.model_dump_json()}
             file.executemany("INSERT INTO study VALUES (?, ?)", kept.items())
             file.executemany("INSERT OR IGNORE INTO raters VALUES (?, ?)", [(rater, _now()) for rater in raters])
         _put(temporary, path)

@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import Field
 
 from seqloom.api.diagnose import diagnose_answer
-from seqloom.api.explain import Answered, Question, explain, explained_while_said
+from seqloom.api.explain import Answered, Question, explain, explained_while_said, late_looks, refuse_late
 from seqloom.api.model import Model
 from seqloom.api.options import Options
 from seqloom.config import Plain
@@ -86,20 +86,19 @@ class Looked:
         """Pieces of the answer, then all of it as JSON."""
         question = self._question(inputs)
         if question.target is not None:
-            yield self._written(explain(self.model, question, self.options), {})
+            yield self._written(question, explain(self.model, question, self.options), {})
             return
         for step in explained_while_said(self.model, question, self.options, self.asked.part):
             if isinstance(step, str):
                 yield step
             else:
                 parts: dict[str, Plain] = {} if self.name else {"parts": list(step.parts), "part": step.part}
-                yield self._written(step.shown, {**self._judged(inputs, step), **parts})
+                yield self._written(question, step.shown, {**self._judged(inputs, step), **parts})
 
     def whole(self, inputs: Inputs) -> bytes:
         """The explanation of a text as one source, however many sentences it has."""
         question = self._question(inputs)
-        shown = explain(self.model, question, self.options)
-        return self._written(shown, {})
+        return self._written(question, explain(self.model, question, self.options), {})
 
     def _question(self, inputs: Inputs) -> Question:
         begin = tuple(self.asked.begin)
@@ -121,9 +120,14 @@ class Looked:
             judged["diagnosis"] = {name: value for name, value in told.items() if name not in ("where", "source")}
         return judged
 
-    def _written(self, shown: Explanation, more: Mapping[str, Plain]) -> bytes:
+    def _written(self, question: Question, shown: Explanation, more: Mapping[str, Plain]) -> bytes:
+        """An edit after the answer's end is refused; a page shows the answer all the same, and says so beside it."""
         named = shown if self.name is None else replace(shown, text=self.name)
         packed = self.asked.form == "packed"
+        if not packed:
+            refuse_late(question, shown)
+        elif late := late_looks(question, shown):
+            more = {**more, "late": [str(look) for look in late]}
         body = _packed(named) if packed else bounded(named).as_dict()
         told = {"model": self.model.name, **more, **({"answer": body, **drawing()} if packed else body)}
         return json.dumps(told, ensure_ascii=False, allow_nan=False).encode()

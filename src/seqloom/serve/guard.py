@@ -24,7 +24,7 @@ CONTRACT = ("/translate", "/detect", "/languages", "/frontend/settings", "/healt
 OPEN = (*CONTRACT, "/ready", "/v1/openapi.json")  # that need no key of /v1
 UPLOADS = ("/v1/predict/file", "/v1/explain/file")
 ASKING = ("/translate", "/v1/predict", "/v1/score", "/v1/explain", "/v1/neighbours", "/v1/rank", *UPLOADS)  # a model
-MOST_UPLOADS = 16  # at once: each is held in memory until it is answered
+MOST_UPLOADS = 16  # of the largest size may be in memory at once, until they are answered
 VERBS = ("GET", "HEAD", "POST", "OPTIONS")
 ELSEWHERE = "pages of another origin may use the routes of /translate only"
 GONE = 499  # in logs and figures: the client left
@@ -40,32 +40,50 @@ class Guard:
     service: Service
     routes: Collection[str]  # paths that exist; all others are one in the figures
     names: Collection[str] = field(default_factory=tuple)  # of this server, besides localhost and plain addresses
-    uploading: int = 0  # files that are in memory now
+    held: int = 0  # bytes of files that arrive or wait: who sends slowly holds little, and keeps nobody out
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         exchange = _Exchange(scope, receive, send, self.service)
         started_at = time.monotonic()
-        uploads = int(scope["path"] in UPLOADS)
-        self.uploading += uploads
         try:
             answer = self._at_the_door(scope)
             if answer is not None:
                 await answer(scope, exchange.receive, exchange.send)
             else:
-                await self.app(scope, exchange.receive, exchange.send)
+                receive = self._held(exchange) if scope["path"] in UPLOADS else exchange.receive
+                await self.app(scope, receive, exchange.send)
         except ClientGoneError:
             exchange.status = GONE
         except Exception as error:
             logs.trouble("failed", error, route=self._route(scope))
             await exchange.fail(refused(error))
         finally:
-            self.uploading -= uploads
+            self.held -= exchange.held
         elapsed, route = time.monotonic() - started_at, self._route(scope)
         self.service.figures.request(route, exchange.status, elapsed)
         verb = scope["method"] if scope["method"] in VERBS else "other"
         logs.note("request", method=verb, route=route, status=exchange.status, ms=round(1000 * elapsed, 1))
+
+    def _held(self, exchange: _Exchange) -> Receive:
+        """The body of a file, counted while it arrives."""
+
+        async def receive() -> Message:
+            message = await exchange.receive()
+            size = len(message.get("body", b""))
+            exchange.held += size
+            self.held += size
+            self._refuse_crowd()
+            return message
+
+        return receive
+
+    def _refuse_crowd(self) -> None:
+        if self.held > MOST_UPLOADS * self.service.limits.upload:
+            refusal = Refusal("E_BUSY", "too many files wait already", fix="ask again in a moment")
+            refusal.headers = {**(refusal.headers or {}), "Connection": "close"}  # the rest of the body is not read
+            raise refusal
 
     def _route(self, scope: Scope) -> str:
         path: str = scope["path"]
@@ -78,8 +96,8 @@ class Guard:
             refuse_large(headers, cap(path, self.service.limits))
             if path in ASKING:  # before anything is read: under a flood refusals must cost little
                 self.service.batcher.refuse_full()
-            if path in UPLOADS and self.uploading > MOST_UPLOADS:  # this one is counted
-                raise Refusal("E_BUSY", f"{MOST_UPLOADS} files wait already", fix="ask again in a moment")
+            if path in UPLOADS:
+                self._refuse_crowd()
             if path in CONTRACT:
                 return Response(status_code=204, headers=PREFLIGHT) if scope["method"] == "OPTIONS" else None
             refuse_foreign(headers, self.names, ELSEWHERE)
@@ -101,6 +119,7 @@ class _Exchange:
         self._scope = scope
         self.receive = Body(receive, cap(scope["path"], service.limits)).receive
         self.status = 0  # 0: nothing was answered yet
+        self.held = 0  # bytes of its file
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -1,4 +1,4 @@
-"""uvicorn, made impatient with those who do not work: sockets on which no request arrives are closed.
+"""uvicorn, made impatient with those who do not work: sockets on which nothing arrives or is read are closed.
 
 It ends by SIGTERM with 0 and says whether it was Ctrl-C.
 """
@@ -21,6 +21,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from seqloom.errors import SeqloomError
 
 HEADER_SECONDS = 10.0  # for a whole request line with its headers
+READ_SECONDS = 20.0  # in which a client must read something of what waits for it
 IDLE_SECONDS = 5  # between two requests on one connection
 
 
@@ -61,9 +62,10 @@ class Address:
 
 
 class Impatient(H11Protocol):
-    """HTTP/1.1 on a connection that is closed when no whole request arrives in time."""
+    """HTTP/1.1 on a connection that is closed when no whole request arrives in time, or its answer is not read."""
 
     _hurry: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -75,7 +77,31 @@ class Impatient(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._relax()
+        self._heard()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """More of an answer waits than is good: its reader must make room, however little."""
+        super().pause_writing()
+        self._listens(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        self._heard()
+        super().resume_writing()
+
+    def _listens(self, left: int) -> None:
+        self._unread = self.loop.call_later(READ_SECONDS, self._still_listens, left)
+
+    def _still_listens(self, before: int) -> None:
+        left = self.transport.get_write_buffer_size()
+        if left >= before:
+            self.transport.abort()  # what is not read would be kept for ever
+        else:
+            self._listens(left)
+
+    def _heard(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
 
     def _expect(self) -> None:
         self._relax()
@@ -87,7 +113,8 @@ class Impatient(H11Protocol):
 
     def _give_up(self) -> None:
         if self.cycle is None or self.cycle.response_complete:
-            self.transport.close()
+            self.transport.close()  # what is still to be sent is sent, to somebody who reads
+            self._hurry = self.loop.call_later(READ_SECONDS, self.transport.abort)
 
 
 class Listening(uvicorn.Server):

@@ -62,9 +62,9 @@ export function heatMap(view) {
   view.darkest = darkest(view);
   if (rows.length * columns.length > MOST_CELLS) return paintedMap(view);
   const top = columns.map((unit, column) =>
-    el('th', { role: 'columnheader', scope: 'col', 'data-top': column, title: unit.label }, el('span', { dir: 'auto' }, visible(unit.label))));
+    el('th', { role: 'columnheader', scope: 'col', 'data-top': column, title: unit.label }, el('span', { dir: 'auto', class: unit.unknown ? 'unknown' : null }, visible(unit.label))));
   const body = weights.map((row, index) => el('tr', { role: 'row', 'data-line': index },
-    el('th', { class: 'row', role: 'rowheader', scope: 'row', dir: 'auto', title: rows[index].label }, visible(rows[index].label)),
+    el('th', { class: rows[index].unknown ? 'row unknown' : 'row', role: 'rowheader', scope: 'row', dir: 'auto', title: rows[index].label }, visible(rows[index].label)),
     ...row.map((weight, column) => cell(view, weight, index, column)), spreadCell(row)));
   const size = columns.length > NUMBERED ? ' fine' : '';
   const table = el('table', { class: `map${size}`, role: 'grid', 'aria-label': titled(view) },

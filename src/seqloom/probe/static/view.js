@@ -5,10 +5,11 @@ import { beamTree } from './beam.js';
 import { el, roving } from './elements.js';
 import { allHeads, brightest, darkest, heatMap, pictures, ribbons, seen, signal } from './maps.js';
 import { CAME, KINDS, MEAN, matrix, merges, prepare, unitsOf } from './weights.js';
-import { direction, eased, number, percent, probability, quoted, shade, veiled, visible, whole } from './wording.js';
+import { direction, eased, number, percent, probability, quoted, shade, short, veiled, visible, whole } from './wording.js';
 
 const NONE = 'This model has no attention to the source: what it read reaches it through its states alone.';
 const UNSAID = ['<pad>', '<unk>', '<bos>', '<sep>', '<mask>']; // that nobody can choose to say
+const UNKNOWN = 'unknown to the model: it reads <unk>';
 let views = 0; // so that controls of two views are told apart
 
 const same = (one, other) => ['row', 'column', 'output', 'source'].every((name) => one?.[name] === other?.[name]);
@@ -57,7 +58,8 @@ export class View {
   // --- what was read and said -------------------------------------------------------------------------------------
 
   token(unit, index, side, more = {}) {
-    const usual = { type: 'button', class: 'token', dir: 'auto', 'data-side': side, 'data-unit': index, title: unit.label };
+    const odd = unit.unknown ? { class: 'token unknown', title: `${unit.label}: ${UNKNOWN}`, 'aria-label': `${visible(unit.label)}, ${UNKNOWN}` } : {};
+    const usual = { type: 'button', class: 'token', dir: 'auto', 'data-side': side, 'data-unit': index, title: unit.label, ...odd };
     return el('button', { ...usual, ...more }, visible(unit.label));
   }
   sureness(unit) {
@@ -84,13 +86,16 @@ export class View {
       if (this.answer.signal) return el('div', { class: 'signal' }, signal(this));
       return this.answer.regions ? '' : line('source', text, this.units(source).map((unit, index) => this.token(unit, index, 'source')));
     };
+    const unknown = source.unknown ?? [];
+    const odd = unknown.length ? [el('p', { class: 'soft unread', dir: 'auto' }, `${unknown.length === 1 ? 'One token is' : `${unknown.length} tokens are`} unknown to the model, which reads <unk> there: `,
+      el('span', { class: 'unknown' }, short([...new Set(unknown.map((place) => visible(source.tokens[place])))].join(' '), 80)))] : [];
     const range = between ? [el('p', { class: 'soft' }, `nine times of ten it should be between ${between[0]} and ${between[1]}, as the model has it`)] : [];
     const plain = (name, written) => (this.brief ? [] : [el('p', { class: name, dir: 'auto' }, written)]);
     this.parts.detail = el('div', { class: 'detail', role: 'region', 'aria-label': 'what else was likely' });
     this.shown = null;
     this.parts.said.replaceChildren(
       el('div', {},
-        el('h2', { class: 'soft' }, 'It read'), ...plain('text', text), ...further, read(),
+        el('h2', { class: 'soft' }, 'It read'), ...plain('text', text), ...further, read(), ...odd,
         el('h2', { class: 'soft' }, 'It said'), ...plain('text answer', said || '(nothing)'),
         line('output', said, this.units(output).map((unit, index) => this.saidToken(unit, index))), ...range,
         scale('doubt', 'sure', 'improbable'),

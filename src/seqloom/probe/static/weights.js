@@ -25,15 +25,18 @@ export function prepare(one, { begin, steps }) {
 }
 /** What is drawn as one: a token, or with `whole` the tokens of one word. An encoder of its own sees the first ones. */
 export function unitsOf(side, whole, count = side.tokens.length) {
-  const tokens = side.tokens.slice(0, count);
-  if (!whole) return tokens.map((token, place) => ({ label: token, places: [place] }));
+  const tokens = side.tokens.slice(0, count), odd = new Set(side.unknown ?? []);
+  if (!whole) return tokens.map((token, place) => ({ label: token, places: [place], unknown: odd.has(place) }));
   const found = new Map();
   side.words.slice(0, count).forEach((word, place) => {
     const key = word < 0 ? `token ${place}` : word;
     if (!found.has(key)) found.set(key, { label: word < 0 ? side.tokens[place] : side.labels[word], places: [] });
     found.get(key).places.push(place);
   });
-  for (const unit of found.values()) unit.label ??= unit.places.map((place) => side.tokens[place]).join('');
+  for (const unit of found.values()) {
+    unit.label ??= unit.places.map((place) => side.tokens[place]).join('');
+    unit.unknown = unit.places.some((place) => odd.has(place));
+  }
   return [...found.values()];
 }
 export const merges = (side) => new Set(side.words.filter((word) => word >= 0)).size < side.words.filter((word) => word >= 0).length;

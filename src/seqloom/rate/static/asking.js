@@ -1,6 +1,7 @@
 // What the page asks its server. Clicks are sent one after the other, and kept until the server has them.
 
 const PATIENCE = 10000; // milliseconds for an answer
+const FILES = 60000; // the same for a picture or sound
 const AGAIN = 2000; // milliseconds until what was not answered is sent again
 
 export class Refused extends Error {
@@ -9,6 +10,19 @@ export class Refused extends Error {
     this.status = status;
     this.code = code;
   }
+}
+
+async function read(answer) {
+  const text = await answer.text();
+  let told;
+  try {
+    told = JSON.parse(text);
+  } catch {
+    throw new Refused(answer.status, "", "the answer cannot be read");
+  }
+  if (answer.ok) return told;
+  const { code = "", message = "", fix = "" } = told.error ?? {};
+  throw new Refused(answer.status, code, [message, fix].filter(Boolean).join("; "));
 }
 
 export class Asking {
@@ -24,19 +38,14 @@ export class Asking {
     const headers = { Authorization: `Bearer ${this.token}` };
     if (body !== undefined) headers["Content-Type"] = "application/json";
     const given = body === undefined ? undefined : JSON.stringify(body);
-    const answer = await fetch(path, { method, headers, body: given, signal: AbortSignal.timeout(PATIENCE) });
-    const text = await answer.text();
-    let read;
-    try {
-      read = JSON.parse(text);
-    } catch {
-      throw new Refused(answer.status, "", "the answer cannot be read");
-    }
-    if (!answer.ok) {
-      const { code = "", message = "", fix = "" } = read.error ?? {};
-      throw new Refused(answer.status, code, [message, fix].filter(Boolean).join("; "));
-    }
-    return read;
+    return read(await fetch(path, { method, headers, body: given, signal: AbortSignal.timeout(PATIENCE) }));
+  }
+
+  // A file of the study as an address that only this page knows.
+  async file(path) {
+    const headers = { Authorization: `Bearer ${this.token}` };
+    const answer = await fetch(path, { headers, signal: AbortSignal.timeout(FILES) });
+    return answer.ok ? URL.createObjectURL(await answer.blob()) : read(answer);
   }
 
   // Ask until there is an answer: while the server is down or busy, say so and try again.

@@ -43,8 +43,9 @@ async function show(wanted) {
 }
 
 function draw(told) {
+  task?.close();
   if (told === null) return end();
-  task = new Task(told, study.questions, save);
+  task = new Task(told, study.questions, save, () => asking.file(`api/tasks/${told.number}/media`));
   $("main").replaceChildren(task.element);
   $("back").disabled = number === 1;
   $("next").disabled = false;
@@ -114,6 +115,7 @@ function keys(event) {
   const pressing = event.target.closest("nav, .end") !== null && (event.key === " " || event.key === "Enter");
   if (!inside || pressing) return;
   if (event.key === "Enter" && event.target.matches(".option")) return;
+  if (event.target.matches("audio") && event.key !== "p") return; // it has keys of its own
   if (task?.key(event)) return event.preventDefault();
   const acts = {
     ArrowDown: () => task?.go(task.current + 1),
@@ -122,6 +124,7 @@ function keys(event) {
     ArrowLeft: () => number > 1 && show(number - 1).catch(refused),
     " ": next,
     Enter: next,
+    p: () => task?.media?.play(),
     u: () => undo().catch(refused),
     "?": help,
   };

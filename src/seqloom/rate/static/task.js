@@ -1,13 +1,15 @@
 // One item: the source, its references, and every output with its questions. Text from data is always text.
 
 import { cell, made } from "./answers.js";
+import { Media } from "./media.js";
 
 export class Task {
-  // `save(number, output, question, value)` is called with every answer.
-  constructor(told, questions, save) {
+  // `save(number, output, question, value)` is called with every answer, `load()` for the file of a picture or sound.
+  constructor(told, questions, save, load) {
     this.number = told.number;
     this.cells = [];
-    const shared = made("section", { className: "given" }, this.text("Source", told.source, "source"));
+    this.media = told.media ? new Media(told.media, load) : null;
+    const shared = made("section", { className: "given" }, this.source(told.source));
     told.references.forEach((reference) => shared.append(this.text("Reference", reference, "reference")));
     const meant = questions.map(({ title, asks }) => made("div", {}, made("dt", { textContent: title }), made("dd", { textContent: asks })));
     this.element = made("div", { className: "task" }, shared, made("dl", { className: "meant" }, ...meant));
@@ -16,6 +18,13 @@ export class Task {
     this.element.append(outputs);
     this.current = 0;
     this.light();
+  }
+
+  source(text) {
+    if (!this.media) return this.text("Source", text, "source");
+    const title = made("h2", { className: "label", textContent: "Source" });
+    const beside = text ? [made("p", { className: "text source", dir: "auto", textContent: text })] : [];
+    return made("div", {}, title, this.media.element, ...beside);
   }
 
   text(label, text, kind) {
@@ -84,4 +93,7 @@ export class Task {
   }
 
   leave() { this.cells.forEach((one) => one.leave?.call(one)); }
+
+  // Its picture or sound is not needed any more.
+  close() { this.media?.leave(); }
 }

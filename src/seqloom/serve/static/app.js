@@ -6,12 +6,13 @@ import { Panel, copied } from './panel.js';
 import { canRecord, record } from './recording.js';
 import { short } from './wording.js';
 
+const RENEWED = 10_000; // milliseconds in which models are not asked for anew
 const PAUSE = 350; // milliseconds without a key after which a text is asked
 const ACCEPTED = { pixels: 'image/*', sound: 'audio/*' };
 const FILES = { pixels: 'a picture', sound: 'a sound', frames: 'an array (.npy)' };
 const WRITES = { labels: 'labels', tags: 'tags', number: 'a number', span: 'a span of the text', continuation: 'how the text goes on', ranking: 'a choice among texts' };
 
-const state = { question: { ...EMPTY }, served: null, file: null, history: remembered(), recording: null };
+const state = { question: { ...EMPTY }, served: null, file: null, history: remembered(), recording: null, renewed: 0 };
 const parts = {};
 const panels = [];
 let typing = null;
@@ -48,7 +49,7 @@ function build() {
     el('main', { class: 'frame wide' }, parts.notice, parts.about, parts.asking, parts.panels));
 }
 function panel() {
-  const made = new Panel({ changed: (wishes = {}) => { Object.assign(state.question, wishes); ask(); }, replace, heard, shows: () => state.served.examples });
+  const made = new Panel({ changed: (wishes = {}) => { Object.assign(state.question, wishes); ask(); }, replace, heard: (...told) => heard(made, ...told), shows: () => state.served.examples });
   panels.push(made);
   return made;
 }
@@ -107,14 +108,18 @@ async function listen(chosen, take) {
   if (state.recording) return state.recording.stop();
   try {
     state.recording = await record();
-    drawFile(chosen);
-    take(await state.recording.file);
   } catch {
     parts.said.textContent = 'The browser gives no microphone to this page.';
-  } finally {
-    state.recording = null;
-    drawFile(chosen);
+    return;
   }
+  parts.said.textContent = '';
+  drawFile(chosen);
+  const file = await state.recording.file.catch(() => null);
+  state.recording = null;
+  if (first().name !== chosen.name) return; // another model was chosen meanwhile
+  drawFile(chosen);
+  if (file) take(file);
+  else parts.said.textContent = 'Nothing was heard: speak a little longer.';
 }
 
 // --- asking -------------------------------------------------------------------------------------------------------
@@ -140,6 +145,7 @@ function now() {
   ask();
 }
 function ask() {
+  link();
   const ready = first().files ? state.file : state.question.text.trim();
   for (const one of panels) {
     if (ready) one.ask({ ...state.question }, state.file);
@@ -147,13 +153,16 @@ function ask() {
   }
 }
 function pick(wishes) {
+  const before = first();
   read();
   Object.assign(state.question, wishes, { part: 0 });
   if ('model' in wishes) {
     const kept = modelOf(state.question.other);
     if (!kept || kept.name === wishes.model || kept.reads !== first().reads) state.question.other = null;
-    state.file = null;
+    if (before.reads !== first().reads) state.file = null;
+    state.recording?.stop();
   }
+  tell(null);
   arrange();
   ask();
 }
@@ -163,14 +172,24 @@ function replace(word, text) {
   parts.text.value = parts.text.value.replace(/\S+/g, (old) => { place += 1; return place === word ? text : old; });
   now();
 }
-function heard(question, answer, trouble = null) {
-  if (trouble) return askKey();
-  const own = { ...question, ...panels[0].edits };
-  history.replaceState(null, '', linked(first().files ? { ...own, text: '' } : own));
-  if (!first().files) {
-    state.history = remember(state.history, own, answer);
-    drawHistory();
-  }
+/** What came of a question: of two models side by side the first one's answer is remembered. */
+function heard(panel, question, answer, trouble = null) {
+  if (trouble?.status === 401) return askKey();
+  if (trouble) return renew();
+  if (panel !== panels[0] || first().files) return;
+  state.history = remember(state.history, { ...question, ...panel.edits }, answer);
+  drawHistory();
+}
+/** The server does not know the model any more: it was started anew with others. */
+function renew() {
+  if (Date.now() - state.renewed < RENEWED) return;
+  state.renewed = Date.now();
+  begin();
+}
+/** The address of what is asked now, so that a page that is loaded again asks it again. */
+function link() {
+  const own = { ...state.question, ...panels[0].edits }, { files } = first();
+  history.replaceState(null, '', files || own.text.trim() ? linked(files ? { ...own, text: '' } : own) : location.pathname);
 }
 async function copyLink() {
   parts.said.textContent = await copied(location.href) ? 'copied' : 'the address bar has it';
@@ -190,8 +209,10 @@ function drawHistory() {
 }
 function restore(question) {
   state.question = { ...EMPTY, ...question };
-  const known = modelOf(question.model);
-  if (!known) state.question.model = null;
+  const gone = [question.model, question.other].filter((name) => name && !modelOf(name));
+  if (!modelOf(question.model)) state.question.model = null;
+  if (!modelOf(question.other)) state.question.other = null;
+  tell(gone.length ? `Not served here: ${gone.join(' and ')}. ${gone.includes(question.model) ? `${state.served.models[0].name} answers instead.` : ''}` : null);
   parts.text.value = state.question.text;
   parts.reference.value = state.question.reference;
   arrange();
@@ -209,8 +230,13 @@ function askKey() {
   parts.notice.hidden = false;
   parts.notice.replaceChildren(el('form', { class: 'instead', onsubmit }, el('span', { class: 'message' }, 'This server opens with a key.'), field, el('button', { class: 'plain' }, 'Open')));
 }
+/** A line above everything; null: none. */
+function tell(message) {
+  parts.notice.hidden = message === null;
+  parts.notice.replaceChildren(...(message === null ? [] : [el('span', { class: 'message', dir: 'auto' }, message)]));
+}
 async function begin() {
-  parts.notice.hidden = true;
+  tell(null);
   try {
     state.served = await models();
   } catch (error) {
@@ -224,7 +250,7 @@ async function begin() {
   const typedBefore = parts.text.value;
   const asked = state.question.text ? { ...state.question, ...panels[0]?.edits } : unlinked(location.hash) ?? { ...EMPTY };
   restore(typedBefore ? { ...asked, text: typedBefore } : asked);
-  parts.text.focus();
+  if (document.activeElement === document.body) parts.text.focus();
 }
 build();
 drawHistory();

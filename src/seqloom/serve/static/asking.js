@@ -3,11 +3,12 @@
 
 const SLOW = 4000; // milliseconds after which a person is told that it takes a while
 
-/** Something that a person can be told; `wait` are seconds until another try makes sense, null: it does not. */
+/** Something that a person can be told; `wait` are seconds until another try makes sense, null: it does not.
+    `isOld`: what this page knows of the server's models is not so any more. */
 export class Trouble extends Error {
-  constructor(message, { wait = null, status = 0, code = '' } = {}) {
+  constructor(message, { wait = null, status = 0, code = '', isOld = false } = {}) {
     super(message);
-    Object.assign(this, { wait, status, code });
+    Object.assign(this, { wait, status, code, isOld });
   }
 }
 const key = { value: '' };
@@ -23,7 +24,7 @@ function refused(status, body, after) {
   if (status === 503) return new Trouble('The server is busy.', { wait, status, code });
   if (status === 504) return new Trouble('It took too long. A shorter text may work.', { status, code });
   if (status >= 500) return new Trouble('The server made a mistake; its log says more.', { status, code });
-  return new Trouble([message || `The server refused it (${status}).`, fix].filter(Boolean).join('; '), { status, code });
+  return new Trouble([message || `The server refused it (${status}).`, fix].filter(Boolean).join('; '), { status, code, isOld: message.startsWith('model: ') });
 }
 async function sent(path, options) {
   let answer;

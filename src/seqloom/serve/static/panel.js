@@ -14,7 +14,7 @@ const MOST_TRIES = 6;
 export class Panel {
   /** `changed` hears of edits, `replace` of a source word that is to be another, `heard` of answers. */
   constructor({ changed, replace, heard, shows }) {
-    Object.assign(this, { changed, heard, shows, edits: { ...NO_EDITS }, model: null, last: null, plain: null, names: {}, tries: 0 });
+    Object.assign(this, { changed, heard, shows, edits: { ...NO_EDITS }, model: null, last: null, plain: null, names: {}, late: [], tries: 0 });
     this.actions = {
       choose: (before, token) => this.edit({ ...NO_EDITS, masks: this.edits.masks, begin: [...before, token] }),
       follow: (path) => this.edit({ ...NO_EDITS, masks: this.edits.masks, begin: path }),
@@ -77,7 +77,7 @@ export class Panel {
       el('button', { type: 'button', 'aria-label': `undo: ${text}`, onclick: () => this.edit(edits) }, '×'));
     const chips = [
       ...(begin.length ? [chip(`${over ? 'says only' : 'begins with'} ${isolated(begin.slice(0, over ? -1 : undefined).map(visible).join(' '))}`, { ...this.edits, begin: [] })] : []),
-      ...attend.map((one) => chip(this.names[one] ?? `token ${one.replace('=', ' looks at ')}`, { ...this.edits, attend: attend.filter((other) => other !== one) })),
+      ...attend.map((one) => chip(`${this.names[one] ?? `token ${one.replace('=', ' looks at ')}`}${this.late.includes(one) ? ' (of no effect: the answer ends before)' : ''}`, { ...this.edits, attend: attend.filter((other) => other !== one) })),
       ...masks.map((one) => chip(`head ${one} masked`, { ...this.edits, masks: masks.filter((other) => other !== one) })),
     ];
     this.chips.hidden = !chips.length;
@@ -104,8 +104,9 @@ export class Panel {
     this.output.classList.remove('streaming');
   }
   show(model) {
-    if (model?.name === this.model?.name) return;
+    const before = this.model?.name;
     this.model = model;
+    if (model?.name === before) return;
     Object.assign(this, { edits: { ...NO_EDITS }, plain: null, names: {} });
     this.clear();
     this.name.textContent = model?.name ?? '';
@@ -132,7 +133,7 @@ export class Panel {
     this.cancel();
     if (!again) this.tries = 0;
     const abort = new AbortController(), { signal } = abort;
-    Object.assign(this, { abort, question, file });
+    Object.assign(this, { abort, question, file, late: [] });
     this.drawChips();
     this.output.classList.add('streaming');
     this.tell(null);
@@ -176,6 +177,8 @@ export class Panel {
     view.parts.where.hidden = !Object.keys(answer.attention).length && this.model.attention === false && this.model.writes !== 'text';
     this.drawSure(found.confidence);
     this.drawParts(found);
+    this.late = found.late ?? [];
+    if (this.late.length) this.drawChips();
     this.drawWhatIf();
     this.drawTools();
     this.drawDiagnosis(found.diagnosis);
@@ -213,7 +216,7 @@ export class Panel {
     const button = el('button', { type: 'button', class: 'plain', 'data-do': 'retry', onclick: retry }, 'Try again');
     const count = el('span', { class: 'soft' });
     this.tell(trouble.message, ...(trouble.status && trouble.status < 500 && trouble.status !== 429 && trouble.status !== 401 ? [] : [button, count]));
-    if (trouble.status === 401) this.heard(null, null, trouble);
+    if (trouble.status === 401 || trouble.isOld) this.heard(null, null, trouble);
     if (trouble.wait === null || this.tries >= MOST_TRIES) return;
     let left = Math.ceil(trouble.wait * 2 ** Math.max(0, this.tries - 1));
     this.tries += 1;
