@@ -12,12 +12,13 @@ MOST = 1_000_000  # characters of markup that are looked at; what follows is lef
 PIECE = 4_096  # characters that are parsed at a time: the parser's work on broken tags grows with the square of this
 PENDING = 65_536  # characters that a single tag or comment may have; a longer one ends the reading
 
-_BLOCKS = frozenset(
-    "address article aside blockquote br center dd div dl dt fieldset figure footer form h1 h2 h3 h4 h5 h6 header hr li "
-    "main nav ol p pre section table td th tr ul".split()
-)
-_HIDDEN = frozenset("head title style script template noscript svg math object iframe select textarea".split())
-_VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
+_LINED = """
+    address article aside blockquote br center dd div dl dt fieldset figure footer form h1 h2 h3 h4 h5 h6 header hr li main
+    nav ol p pre section table td th tr ul
+"""
+_UNSEEN = "head title style script template noscript svg math object iframe select textarea"
+_EMPTY = "area base br col embed hr img input link meta param source track wbr"
+_BLOCKS, _HIDDEN, _VOID = (frozenset(names.split()) for names in (_LINED, _UNSEEN, _EMPTY))
 _QUOTES = ("gmail_quote", "yahoo_quoted", "moz-cite", "protonmail_quote", "divrplyfwdmsg", "appendonsend")
 _HIDING = ("display:none", "visibility:hidden", "mso-hide:all")
 

@@ -72,7 +72,9 @@ def read_mail(data: bytes) -> Message:
             subject=" ".join(cleaned(_header(mail, "subject"))[:MOST_HEADER].split()),
             author=_author(mail),
         )
-    except Exception:  # the library promises to raise nothing, and its tracker knows dozens of broken mails where it does
+    except (
+        Exception
+    ):  # the library promises to raise nothing, and its tracker knows dozens of broken mails where it does
         _, _, rest = data.replace(b"\r\n", b"\n").partition(b"\n\n")
         return Message(body=cleaned(_decoded(rest[: 4 * MOST_TEXT], "utf-8")))
 
