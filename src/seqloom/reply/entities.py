@@ -26,27 +26,22 @@ MARKS = {token: mark for mark, token in TOKENS.items()}
 _N = r"\d{1,12}(?:[.,\u202f' ]\d{3}(?!\d)){0,5}(?:[.,]\d{1,3})?"
 _MONEY = r"euros?|eur|dollars?|usd|bucks|pounds?|gbp|quid|reais|brl|pesos?|mxn|chf|francs?|cents?|cêntimos?|centavos?"
 _TOP = "com|org|net|edu|gov|io|eu|uk|de|fr|es|pt|br|it|nl|pl|se|ch|at|us|ca|mx|ar|co|info|app|dev|me"
+_DOMAIN = r"[a-z0-9-]{2,63}(?:\.[a-z0-9-]{1,63}){0,4}"
+_LONE = r"(?<![\w.,/:])"  # no part of another number
 _FIXED: tuple[tuple[str, str], ...] = (
     ("<url>", r"(?:https?://|ftp://|www\.)[^\s<>\"]{1,2000}[^\s<>\".,;:!?)\]']"),
     ("<mail>", r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}"),
-    (
-        "<url>",
-        rf"(?<![\w@.-])[a-z0-9-]{{2,63}}(?:\.[a-z0-9-]{{1,63}}){{0,4}}\.(?:{_TOP})(?:/[^\s<>\"]{{0,2000}})?(?![\w@.-])",
-    ),
-    (
-        "<amount>",
-        rf"(?:R\$|US\$|[$€£¥₹])\s?{_N}(?:\s?(?:k|m|bn|mio|mil|million|billion)\b)?|\b(?:EUR|USD|GBP|BRL|CHF)\s?{_N}",
-    ),
+    ("<url>", rf"(?<![\w@.-]){_DOMAIN}\.(?:{_TOP})(?:/[^\s<>\"]{{0,2000}})?(?![\w@.-])"),
+    ("<amount>", rf"(?:R\$|US\$|[$€£¥₹])\s?{_N}(?:\s?(?:k|m|bn|mio|mil|million|billion)\b)?"),
+    ("<amount>", rf"\b(?:EUR|USD|GBP|BRL|CHF)\s?{_N}"),
     ("<amount>", rf"(?<![\w.]){_N}\s?(?:(?:{_MONEY})\b|[$€£¥₹])"),
 )
 _AFTER: tuple[tuple[str, str], ...] = (
-    ("<time>", r"(?<![\w:.,/])\d{1,2}[:.h]\d{2}(?::\d{2})?\s?(?:[ap]\.?m\b\.?|h\b|hrs?\b)?(?![\w:/]|[.,]\d)"),
-    ("<time>", r"(?<![\w:.,/])\d{1,2}\s?(?:[ap]\.m\.|[ap]m\b|h\b|hs\b|hrs\b|o['’]clock\b|uhr\b)"),
-    (
-        "<phone>",
-        r"(?<![\w.,/:])(?:\+|00)\d{1,3}(?:[ ./()-]{0,3}\d{1,5}){2,6}(?!\w)|(?<![\w.,/:])\(?0\d{1,4}\)?(?:[ ./-]{0,2}\d{2,5}){2,5}(?!\w)",
-    ),
-    ("<phone>", r"(?<![\w.,/:])\(?\d{3}\)?[ .-]\d{3}[ .-]\d{4}(?!\w)"),
+    ("<time>", rf"{_LONE}\d{{1,2}}[:.h]\d{{2}}(?::\d{{2}})?\s?(?:[ap]\.?m\b\.?|h\b|hrs?\b)?(?![\w:/]|[.,]\d)"),
+    ("<time>", rf"{_LONE}\d{{1,2}}\s?(?:[ap]\.m\.|[ap]m\b|h\b|hs\b|hrs\b|o['’]clock\b|uhr\b)"),
+    ("<phone>", rf"{_LONE}(?:\+|00)\d{{1,3}}(?:[ ./()-]{{0,3}}\d{{1,5}}){{2,6}}(?!\w)"),
+    ("<phone>", rf"{_LONE}\(?0\d{{1,4}}\)?(?:[ ./-]{{0,2}}\d{{2,5}}){{2,5}}(?!\w)"),
+    ("<phone>", rf"{_LONE}\(?\d{{3}}\)?[ .-]\d{{3}}[ .-]\d{{4}}(?!\w)"),
     ("<number>", rf"#?(?<![^\W\d_]){_N}\s?(?:%|(?:st|nd|rd|th)\b|[ºª°])?(?![^\W\d_])"),
 )
 

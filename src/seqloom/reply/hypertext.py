@@ -13,8 +13,8 @@ PIECE = 4_096  # characters that are parsed at a time: the parser's work on brok
 PENDING = 65_536  # characters that a single tag or comment may have; a longer one ends the reading
 
 _LINED = """
-    address article aside blockquote br center dd div dl dt fieldset figure footer form h1 h2 h3 h4 h5 h6 header hr li main
-    nav ol p pre section table td th tr ul
+    address article aside blockquote br center dd div dl dt fieldset figure footer form h1 h2 h3 h4 h5 h6 header hr li
+    main nav ol p pre section table td th tr ul
 """
 _UNSEEN = "head title style script template noscript svg math object iframe select textarea"
 _EMPTY = "area base br col embed hr img input link meta param source track wbr"

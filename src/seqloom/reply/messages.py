@@ -72,9 +72,7 @@ def read_mail(data: bytes) -> Message:
             subject=" ".join(cleaned(_header(mail, "subject"))[:MOST_HEADER].split()),
             author=_author(mail),
         )
-    except (
-        Exception
-    ):  # the library promises to raise nothing, and its tracker knows dozens of broken mails where it does
+    except Exception:  # the library promises to raise nothing, and there are broken mails where it does
         _, _, rest = data.replace(b"\r\n", b"\n").partition(b"\n\n")
         return Message(body=cleaned(_decoded(rest[: 4 * MOST_TEXT], "utf-8")))
 
@@ -142,8 +140,10 @@ def _texts(mail: Mail) -> Iterator[Mail]:
     waiting = [mail]
     while waiting:
         part = waiting.pop()
-        if part.get_content_maintype() == "multipart" and part.is_multipart():
-            waiting.extend(child for child in reversed(part.get_payload()) if isinstance(child, Mail))
+        if part.get_content_maintype() == "multipart":
+            children = part.get_payload()
+            if isinstance(children, list):
+                waiting += [child for child in reversed(children) if isinstance(child, Mail)]
         elif part.get_content_maintype() == "text" and part.get_content_disposition() != "attachment":
             yield part
 
