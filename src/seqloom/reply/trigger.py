@@ -54,7 +54,7 @@ class Curve:
 class _Network(nn.Module):
     def __init__(self, settings: Trigger.Settings) -> None:
         super().__init__()
-        self.embedding = nn.EmbeddingBag(settings.buckets, settings.width, mode="mean", sparse=True)
+        self.embedding = nn.EmbeddingBag(settings.buckets, settings.width, mode="mean")
         self.hidden = nn.Linear(settings.width, settings.hidden)
         self.output = nn.Linear(settings.hidden, 1)
         self.dropout = nn.Dropout(settings.dropout)
@@ -219,18 +219,15 @@ def _train(network: _Network, train: _Part, stop: _Part, settings: Trigger.Setti
     rows = [_ids(text, settings) for text in train.texts]
     answers = torch.tensor(train.wanted, dtype=torch.float32)
     held, goal = [_ids(text, settings) for text in stop.texts], torch.tensor(stop.wanted, dtype=torch.float32)
-    dense = [*network.hidden.parameters(), *network.output.parameters()]
-    table = torch.optim.SparseAdam(network.embedding.parameters(), lr=settings.lr)  # a batch touches few of its rows
-    optimisers = (table, torch.optim.Adam(dense, lr=settings.lr))
+    optimiser = torch.optim.Adam(network.parameters(), lr=settings.lr)
     best, kept, waited = float("inf"), weights.copied(weights.of_model(network)), 0
     for epoch in range(settings.epochs):
         network.train()
         order = torch.randperm(len(rows)).tolist()
         for ids, starts, wanted in _batches(rows, answers, order, settings.batch):
-            network.zero_grad()
+            optimiser.zero_grad()
             F.binary_cross_entropy_with_logits(network(ids, starts), wanted).backward()  # type: ignore[no-untyped-call]
-            for optimiser in optimisers:
-                optimiser.step()
+            optimiser.step()
         loss = _loss(network.eval(), held, goal) if held else -float(epoch)
         if loss < best:
             best, kept, waited = loss, weights.copied(weights.of_model(network)), 0
