@@ -32,7 +32,7 @@ LISTS = Path(__file__).parent / "lists"
 LONGEST = 3  # words of an n-gram
 LOSS = 0.5  # what an edge costs: labels fade with distance
 STEPS = 20
-CLEAR = 0.15  # a label counts from this strength on, and where it is the larger part of all that arrived
+CLEAR, SHARE = 0.05, 0.25  # a label counts from this strength on, and from this share of all that arrived
 ROUNDS, NEW = 8, 60  # how often unreached replies become seeds, and how many at a time
 ALIKE = 0.4  # n-grams that two new seeds of one round may share at most (Jaccard)
 
@@ -136,7 +136,7 @@ class _Graph:
         rows, columns, weights = zip(*edges, strict=True) if edges else ((), (), ())
         shape = (len(keys), max(1, len(self.names)))
         places = torch.tensor([rows, columns], dtype=torch.long)
-        self.weights = torch.sparse_coo_tensor(places, torch.tensor(weights, dtype=torch.float32), shape).coalesce()
+        self.weights = torch.sparse_coo_tensor(places, torch.tensor(weights, dtype=torch.float32), shape, check_invariants=True).coalesce()
         self.back = self.weights.t().coalesce()
 
     def reached(self, labels: Mapping[int, str]) -> list[str | None]:
@@ -153,7 +153,7 @@ class _Graph:
             features = _mean(self.back, replies)
             replies = torch.where(kept, given, _mean(self.weights, features))
         top, index = replies.max(1)
-        clear = (top >= CLEAR) & (top > replies.sum(1) / 2)
+        clear = (top >= CLEAR) & (top >= SHARE * replies.sum(1))
         return [names[place] if well else None for place, well in zip(index.tolist(), clear.tolist(), strict=True)]
 
     def apart(self, places: Iterable[int]) -> list[int]:
