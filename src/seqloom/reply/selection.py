@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float64
@@ -96,14 +97,14 @@ class Selection:
         found = self._options[asked]
         return found if found.by_tokens else None
 
-    def refuse_unspeakable(self) -> None:
+    def refuse_unspeakable(self, where: Path) -> None:
         """E_DATA for a reply with a word that the model has never seen: it cannot be scored."""
         for one in self.responses:
             odd = [piece for piece in self.model.target.tokens(one.key) if piece not in self.model.target.vocabulary]
             if odd:
-                what = f"{one.reply!r} in the response set holds {odd[0]!r}, which the model has never seen in a reply"
+                what = f"{one.reply!r} holds {odd[0]!r}, which the model has never seen in a reply"
                 fix = "use words of other replies, or train again with this response set (--responses)"
-                raise SeqloomError("E_DATA", what, fix=fix)
+                raise SeqloomError("E_DATA", what, where=str(where), fix=fix)
 
 
 @dataclass(frozen=True)
