@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqloom.cli import say
@@ -77,7 +79,9 @@ def _print_curve(title: str, points: Sequence[Point]) -> None:
     if not points:
         return
     step = max(1, math.ceil(len(points) / POINTS))
-    rows = [(f"{one.threshold:.3f}", percent(one.coverage), percent(one.precision)) for one in points[::-1][::step][::-1]]
+    rows = [
+        (f"{one.threshold:.3f}", percent(one.coverage), percent(one.precision)) for one in points[::-1][::step][::-1]
+    ]
     say.data("")
     say.table(title, ("threshold", "coverage", "precision"), rows)
 
@@ -95,3 +99,41 @@ def print_usage(found: Usage) -> None:
     ]
     say.table("what people did", ("", ""), rows, ["selected, unchanged, edited, ignored: of messages with suggestions"])
     _print_curve("selected (precision), by the share that gets suggestions", found.curve)
+
+
+# --- the demonstration -----------------------------------------------------------------------------------------------
+
+
+def run_demo(folder: Path, wishes: Mapping[str, object], replace: bool, as_json: bool) -> None:
+    """Get the conversations, train, judge on held-out ones, suggest."""
+    from seqloom.cli.reply import learn
+    from seqloom.reply import demo
+    from seqloom.reply.bundle import load
+    from seqloom.reply.conversations import read
+    from seqloom.reply.evaluation import evaluate, gathered, training_pairs
+
+    started_at = time.monotonic()
+    say.talk(f"{demo.NAME}: {demo.ABOUT}")
+    run, chat = folder / "run", demo.write_chat(folder)
+    say.talk(f"  the conversations are in {say.shown(chat)}, yours to read and change")
+    learn(read(chat), run, demo.SETTINGS, None, [f"{key}={value}" for key, value in wishes.items()], replace)
+    say.talk("judging on held-out conversations ...")
+    replier = load(run)
+    found = evaluate(replier, gathered(replier, run, None), training_pairs(run))
+    own = replier.suggest_all(demo.QUESTIONS, anyway=True)
+    if as_json:
+        asked = {one.message.body: list(one.texts) for one in own}
+        elapsed = round(time.monotonic() - started_at, 1)
+        return say.as_json({"demo": demo.NAME, **found.as_dict(), "asked": asked, "elapsed": elapsed})
+    say.data("")
+    print_evaluation(found)
+    for one in own:
+        say.data(f"\n  {one.message.body}\n    {' | '.join(one.texts)}")
+    place = say.shown(run)
+    say.data(f"\nall this in {round(time.monotonic() - started_at)} s; next, type any of these:")
+    for line, why in (
+        (f"seqloom reply suggest {place} --text 'Do you like dogs?'", "ask it something of your own"),
+        (f"seqloom reply explain {place} --text 'Do you like dogs?'", "see every step on the way"),
+        (f"seqloom reply evaluate {place}", "judge it again, after you edited responses.tsv or settings.yaml"),
+    ):
+        say.data(f"  {say.to_type(line)}\n      {why}")

@@ -49,7 +49,9 @@ def command(
     ),
     replace: bool = typer.Option(False, "--replace", help="train: begin anew where the folder holds another run."),
     text: str = typer.Option(None, "--text", help="suggest, explain: the message itself, instead of stdin."),
-    mail: bool = typer.Option(False, "--mail", help="suggest, explain: it is a mail (RFC 5322), whatever it looks like."),
+    mail: bool = typer.Option(
+        False, "--mail", help="suggest, explain: it is a mail (RFC 5322), whatever it looks like."
+    ),
     chat: bool = typer.Option(False, "--chat", help="suggest, explain: it is plain text."),
     data: Path = typer.Option(None, metavar="DATA", help="evaluate: other mails or another chat than those held out."),
     log: Path = typer.Option(None, metavar="FILE", help="evaluate: tell what people did, from a feedback log."),

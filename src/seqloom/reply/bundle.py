@@ -2,6 +2,7 @@
 
     model/          the encoder-decoder, a bundle of its own
     trigger/        does a message want a short reply?
+    words.txt       what is no rare word
     responses.tsv   R: for people to read and edit
     settings.yaml   what may be chosen: for people to edit
     reply.json      the card: what it learned from, and the sha256 of what is not to be edited
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -23,7 +24,7 @@ from seqloom.api.load import load as load_model
 from seqloom.bundle import File, check_file, listed_files
 from seqloom.config import Plain, read_yaml, render_yaml, validated
 from seqloom.errors import SeqloomError
-from seqloom.files import atomic_folder, read_json, recover_folder
+from seqloom.files import atomic_folder, read_bounded, read_json, recover_folder
 from seqloom.reply.prepare import Preprocess
 from seqloom.reply.replier import Replier
 from seqloom.reply.responses import ResponseSet
@@ -33,10 +34,12 @@ from seqloom.reply.settings import ReplySettings
 from seqloom.reply.trigger import Trigger
 
 FORMAT = 1
-CARD, MODEL, TRIGGER, RESPONSES, SETTINGS = "reply.json", "model", "trigger", "responses.tsv", "settings.yaml"
+CARD, MODEL, TRIGGER, WORDS = "reply.json", "model", "trigger", "words.txt"
+RESPONSES, SETTINGS = "responses.tsv", "settings.yaml"
 FOLDER = "reply"  # the bundle within a run
 FIX = "copy the folder again, or train again"
 _MAX_CARD_BYTES = 4_000_000
+_MAX_WORDS_BYTES = 50_000_000
 
 
 class Card(BaseModel):
@@ -53,15 +56,17 @@ def save(
     folder: Path,
     model: Path,
     trigger: Trigger,
-    parts: tuple[ResponseSet, ReplySettings],
+    edited: tuple[ResponseSet, ReplySettings],
+    words: Iterable[str],
     about: Mapping[str, Plain],
 ) -> None:
     """Write the folder whole; `model` is the bundle of the encoder-decoder, which is copied."""
-    responses, settings = parts
+    responses, settings = edited
     with atomic_folder(folder) as new:
         shutil.copytree(model, new / MODEL)
         (new / TRIGGER).mkdir()
         trigger.save(new / TRIGGER)
+        (new / WORDS).write_text("".join(f"{word}\n" for word in sorted(words)), encoding="utf-8")
         files = listed_files(new)
         responses.save(new / RESPONSES)
         (new / SETTINGS).write_text(render_yaml(settings), encoding="utf-8")
@@ -115,7 +120,7 @@ def load(path: str | Path, *, device: str = "auto", threads: int | None = None) 
     selection.refuse_unspeakable(folder / RESPONSES)
     lists = None if settings.prepare.lists is None else Path(settings.prepare.lists)
     return Replier(
-        Preprocess(settings.prepare),
+        Preprocess(settings.prepare, read_bounded(folder / WORDS, _MAX_WORDS_BYTES).decode("utf-8").split()),
         Sensitivity(lists),
         Trigger.load(folder / TRIGGER),
         selection,

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from email.parser import BytesHeaderParser
 from email.policy import compat32
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -27,6 +27,7 @@ from seqloom.reply.messages import Message, read_mail
 
 COLUMNS = ("conversation", "author", "text")
 MOST_MAIL_BYTES = 30_000_000
+PARAGRAPH = "\n\n"  # between the lines of a chat: each is a thing said, as a paragraph of a mail is
 Part = Literal["train", "dev", "test"]
 
 
@@ -104,8 +105,8 @@ def chat_exchanges(given: Iterable[Row]) -> Iterator[Exchange]:
         talks.setdefault(row.conversation, []).append(row)
     for name, talk in talks.items():
         turns = list(_turns(talk))
-        for before, after in zip(turns, turns[1:], strict=False):
-            message = Message("\n".join(row.text for row in before), author=before[0].author)
+        for before, after in pairwise(turns):
+            message = Message(PARAGRAPH.join(row.text for row in before), author=before[0].author)
             yield Exchange(name, message, Message(after[0].text, author=after[0].author))
 
 
@@ -158,7 +159,7 @@ def answered(mails: Iterable[Mail]) -> Iterator[Exchange]:
 
 
 def _root(mail: Mail, known: dict[str, Mail]) -> str:
-    """The first mail of a conversation, as far as it is known; mails that name each other in a circle end the search."""
+    """The first mail of a conversation, as far as it is known; a circle of mails that name each other ends it."""
     seen = {mail.name}
     while mail.before:
         first = mail.before[0]

@@ -19,10 +19,13 @@ from seqloom.errors import SeqloomError
 from seqloom.metrics.ranking import CANDIDATES, RecallAt, ReciprocalRank
 from seqloom.metrics.significance import Interval, bootstrap
 from seqloom.reply.baselines import Neighbours, Pair, by_frequency, generated
+from seqloom.reply.conversations import read
 from seqloom.reply.feedback import Point, curve
 from seqloom.reply.messages import Message
+from seqloom.reply.ownwords import own_words
 from seqloom.reply.replier import Replier, Suggestions
 from seqloom.reply.responses import Response, canonical
+from seqloom.reply.training import HELD_OUT
 from seqloom.reply.trigger import Curve
 
 PLACES = (1, 3, 10)
@@ -87,10 +90,40 @@ def read_held_out(path: Path) -> list[HeldOut]:
     for line in raw_lines(str(path)):
         text = decoded(line, str(path), "error", tally)
         record = json_object(text or "{}", f"{path}:{line.number}")
-        told = {key: value for key in ("body", "subject", "language", "reply") if isinstance(value := record.get(key), str)}
+        told = {
+            key: value for key in ("body", "subject", "language", "reply") if isinstance(value := record.get(key), str)
+        }
         message = Message(told.get("body", ""), told.get("subject", ""), language=told.get("language"))
         found.append(HeldOut(message, told.get("reply")))
     return found
+
+
+def gathered(replier: Replier, run: Path, data: Path | None) -> list[HeldOut]:
+    """What to judge by: all exchanges of other data, or those that the run held out."""
+    if data is not None:
+        return [
+            HeldOut(one.message, None if one.reply is None else own_words(one.reply, replier.preprocess))
+            for one in read(data)
+        ]
+    path = run / "data" / HELD_OUT
+    if not path.is_file():
+        what = "the conversations that were held out are not here"
+        raise SeqloomError("E_FILE", what, where=str(path), fix="name the run's folder, or give --data")
+    return read_held_out(path)
+
+
+def training_pairs(run: Path) -> tuple[list[Pair], list[Pair]] | None:
+    """The pairs of train and dev, for baselines that learn from them; None where they are not at hand."""
+    paths = [run / "data" / f"{part}.tsv" for part in ("train", "dev")]
+    if not all(path.is_file() for path in paths):
+        return None
+    train, dev = ([_pair(line) for line in path.read_text(encoding="utf-8").splitlines()] for path in paths)
+    return train, dev
+
+
+def _pair(line: str) -> Pair:
+    message, _, key = line.partition("\t")
+    return message, key
 
 
 def evaluate(

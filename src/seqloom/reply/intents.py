@@ -1,7 +1,7 @@
 """What a reply means: its polarity by rules, its intent by label propagation from a few seeds.
 
-Both begin with files that a person can edit (`lists/LANGUAGE/polarity.txt`, `intents.txt`), and what comes out stands in
-the response set's own file, where a person has the last word. Nothing here ranks replies.
+Both begin with files that a person can edit (`lists/LANGUAGE/polarity.txt`, `intents.txt`), and what comes out stands
+in the response set's own file, where a person has the last word. Nothing here ranks replies.
 
 Intents spread over a graph of two kinds of nodes, replies and the n-grams of their words (Kannan et al. 2016, with
 n-grams as the only features). Seeds keep their label; every other node takes the weighted mean of its neighbours', a
@@ -18,17 +18,15 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import cast
 
 import torch
 
 from seqloom.errors import SeqloomError, nearest
-from seqloom.files import file_error
+from seqloom.reply.lists import Lists
 from seqloom.reply.responses import POLARITIES, Polarity, Response, canonical
 from seqloom.shapes import Float, Tensor
 
-LISTS = Path(__file__).parent / "lists"
 LONGEST = 3  # words of an n-gram
 LOSS = 0.5  # what an edge costs: labels fade with distance
 STEPS = 20
@@ -45,15 +43,16 @@ class Seeds:
     polarity: Mapping[tuple[str, ...], Polarity]  # words of a phrase -> polarity
 
     @classmethod
-    def load(cls, language: str, folder: Path | None = None) -> Seeds:
-        """Those of a language: from `folder`, else the shipped ones; none for a language that has no lists."""
+    def load(cls, language: str, lists: Lists | None = None) -> Seeds:
+        """Those of a language: a person's own lists, else the shipped ones; none where there are no lists."""
+        lists = lists or Lists()
         intents: dict[str, str] = {}
-        for intent, reply, where in _pairs(_list(language, "intents.txt", folder), "intent, reply"):
+        for intent, reply, where in _pairs(lists, language, "intents"):
             known = intents.setdefault(canonical(reply), intent)
             if known != intent:
                 raise SeqloomError("E_DATA", f"{reply!r} is {known} and {intent}", where=where, fix="keep one of both")
         polarity: dict[tuple[str, ...], Polarity] = {}
-        for name, phrase, where in _pairs(_list(language, "polarity.txt", folder), "polarity, phrase"):
+        for name, phrase, where in _pairs(lists, language, "polarity"):
             if name not in POLARITIES:
                 what = f"polarity {name!r}{nearest(name, POLARITIES)}"
                 raise SeqloomError("E_DATA", what, where=where, fix="positive, negative or neutral")
@@ -61,26 +60,14 @@ class Seeds:
         return cls(intents, polarity)
 
 
-def _list(language: str, name: str, folder: Path | None) -> Path:
-    own = None if folder is None else folder / language / name
-    return own if own is not None and own.is_file() else LISTS / language / name
-
-
-def _pairs(path: Path, columns: str) -> Iterable[tuple[str, str, str]]:
-    """(first, second, where) of every line `first TAB second`; `#` begins a comment."""
-    if not path.is_file():
-        return
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise file_error(error if isinstance(error, OSError) else OSError("not UTF-8"), path, "read") from None
-    for number, line in enumerate(lines, start=1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        cells = [cell.strip() for cell in line.split("\t")]
+def _pairs(lists: Lists, language: str, name: str) -> Iterable[tuple[str, str, str]]:
+    """(first, second, where) of every entry `first TAB second`."""
+    where = str(lists.path(language, name))
+    for entry in lists.entries(language, name):
+        cells = [cell.strip() for cell in entry.split("\t")]
         if len(cells) != 2 or not all(cells):
-            raise SeqloomError("E_DATA", f"not a pair: {line!r}", where=f"{path}:{number}", fix=f"{columns}, a tab between")
-        yield cells[0], cells[1], f"{path}:{number}"
+            raise SeqloomError("E_DATA", f"not two columns: {entry!r}", where=where, fix="a tab between them")
+        yield cells[0], cells[1], where
 
 
 def described(responses: Sequence[Response], seeds: Seeds) -> list[Response]:
@@ -136,7 +123,9 @@ class _Graph:
         rows, columns, weights = zip(*edges, strict=True) if edges else ((), (), ())
         shape = (len(keys), max(1, len(self.names)))
         places = torch.tensor([rows, columns], dtype=torch.long)
-        self.weights = torch.sparse_coo_tensor(places, torch.tensor(weights, dtype=torch.float32), shape, check_invariants=True).coalesce()
+        self.weights = torch.sparse_coo_tensor(
+            places, torch.tensor(weights, dtype=torch.float32), shape, check_invariants=True
+        ).coalesce()
         self.back = self.weights.t().coalesce()
 
     def reached(self, labels: Mapping[int, str]) -> list[str | None]:

@@ -11,7 +11,7 @@ data:
   dev: {dev}
   limits: {max_source: 200, max_target: 40}
 
-source: {tokenizer: symbols, vocabulary: {min_count: 2}}  # words that are rarer are unknown
+source: {tokenizer: symbols}      # rare words are <rare> already
 target: {tokenizer: symbols}
 
 model:

@@ -136,6 +136,4 @@ class Replier:
         if not ranked:
             reason = f"the response set has no replies for messages in {language!r}"
         first = tuple(ranked[:RANKING])
-        return Suggestions(
-            one.message, one.prepared, shown, reason, one.verdict, one.probability, one.threshold, first
-        )
+        return Suggestions(one.message, one.prepared, shown, reason, one.verdict, one.probability, one.threshold, first)

@@ -1,8 +1,8 @@
 """The response set R: the replies that may be suggested, and nothing else ever is.
 
 R is mined from replies that people sent: short ones that many sent alike, written by enough different authors that none
-of them is somebody's own (privacy), and none that a block list names. It is kept as a plain file that a person can edit;
-what is read back is checked line by line. Nothing here knows a model.
+of them is somebody's own (privacy), and none that a block list names. It is kept as a plain file that a person can
+edit; what is read back is checked line by line. Nothing here knows a model.
 """
 
 from __future__ import annotations
@@ -105,7 +105,9 @@ class Mined:
     """What was found: responses still without polarity and intent, and what became of all replies."""
 
     responses: tuple[Response, ...]
-    fates: Mapping[str, int]  # kept, rare, few authors, long, private, blocked, over the size: replies as they were sent
+    fates: Mapping[
+        str, int
+    ]  # kept, rare, few authors, long, private, blocked, over the size: replies as they were sent
 
 
 def mine(sent: Iterable[Sent], settings: Mining, blocked: Blocked) -> Mined:
@@ -256,7 +258,9 @@ def _lines(path: Path) -> Sequence[str]:
     except OSError as error:
         raise file_error(error, path, "read") from None
     except UnicodeDecodeError as error:
-        raise SeqloomError("E_UTF8", "not UTF-8", where=f"{path}, byte {error.start:,}", fix="save it as UTF-8") from None
+        raise SeqloomError(
+            "E_UTF8", "not UTF-8", where=f"{path}, byte {error.start:,}", fix="save it as UTF-8"
+        ) from None
 
 
 def _check_head(line: str, where: str) -> None:
@@ -280,5 +284,7 @@ def _parsed(line: str, where: str) -> Response:
         what = f"polarity {polarity!r}{nearest(polarity, POLARITIES)}"
         raise SeqloomError("E_DATA", what, where=where, fix="positive, negative or neutral")
     if not intent:
-        raise SeqloomError("E_DATA", "no intent", where=where, fix="a word of your own: replies that share it are alike")
+        raise SeqloomError(
+            "E_DATA", "no intent", where=where, fix="a word of your own: replies that share it are alike"
+        )
     return Response(reply, int(count), cast(Polarity, polarity), intent, language)

@@ -30,6 +30,7 @@ class ReplySettings(config.Settings):
     """What `seqloom reply train` used; what is asked of single messages may be changed afterwards."""
 
     prepare: Preprocess.Settings = Preprocess.Settings()
+    min_count: int = Field(3, ge=1)  # words that fewer training messages' tokens are become <rare>
     responses: Mining = Mining()
     split: Split = Split()
     trigger: Trigger.Settings = Trigger.Settings()

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from random import Random
 
 from seqloom.api.demo import quoted
 from seqloom.api.load import load as load_model
@@ -26,15 +27,15 @@ from seqloom.reply.intents import Seeds, described
 from seqloom.reply.lists import Lists
 from seqloom.reply.messages import Message
 from seqloom.reply.ownwords import own_words
-from seqloom.reply.prepare import Preprocess
+from seqloom.reply.prepare import RARE, SPECIALS, Preprocess, known_words
 from seqloom.reply.recipe import RECIPE
-from seqloom.reply.responses import Blocked, Mining, Response, ResponseSet, Sent, mine
+from seqloom.reply.responses import Blocked, Mining, Response, ResponseSet, Sent, canonical, mine
 from seqloom.reply.selection import MOST_TUNED, Selection, Tuned, tuned
 from seqloom.reply.settings import ReplySettings
 from seqloom.reply.trigger import Trigger
 
 HELD_OUT = "held-out.jsonl"  # test exchanges, as they were written
-MOST_TRIGGERS = 60_000  # messages that the trigger learns from
+MOST: dict[Part, int] = {"train": 20_000, "test": 12_000}  # messages of a fair sample: for the trigger, to be judged
 FEWEST_PAIRS = 10
 
 
@@ -48,6 +49,7 @@ class Case:
     reply: str | None
     author: str | None
     message: Message
+    drawn: bool  # it belongs to a fair sample of all exchanges
 
 
 @dataclass
@@ -78,6 +80,8 @@ def train(
     """Learn to suggest from exchanges, in a run folder."""
     settings, wishes = settings or ReplySettings(), wishes or Wishes()
     cases, passed = prepared(exchanges, settings, wishes.tell)
+    words = known_words((case.text for case in cases if case.part == "train"), settings.min_count)
+    cases = [replace(case, text=without_rare(case.text, words)) for case in cases]
     responses, fates = _responses(cases, settings, wishes)
     wishes.tell(f"{len(responses):,} replies may be suggested, of {len({one.intent for one in responses}):,} intents")
     counts = _write_data(run, cases, responses)
@@ -98,7 +102,7 @@ def train(
         "pairs": dict(counts),
         "tuning": {f"{tried:g}": value for tried, value in weight.tried.items()},
     }
-    bundle.save(run / bundle.FOLDER, trained.bundle, trigger, (responses, settings), about)
+    bundle.save(run / bundle.FOLDER, trained.bundle, trigger, (responses, settings), words, about)
     return Trained(run, trained.reason, about)
 
 
@@ -108,20 +112,43 @@ def train(
 def prepared(
     exchanges: Sequence[Exchange], settings: ReplySettings, tell: Callable[[str], None] = lambda line: None
 ) -> tuple[list[Case], Counter[str]]:
-    """Exchanges that a model can read, and why the others cannot be used."""
+    """Exchanges that a model can read, and why the others cannot be used.
+
+    All whose reply may become part of R are prepared, and of the rest as many as the trigger and the test need: most
+    replies of a large mailbox are long, and preparing takes time.
+    """
     preprocess, split = Preprocess(settings.prepare), settings.split
+    replies = [None if one.reply is None else own_words(one.reply, preprocess) for one in exchanges]
+    parts = [part_of(one.conversation, split.seed, split.dev, split.test) for one in exchanges]
+    counts = Counter(canonical(reply) for reply in replies if reply is not None)
+    drawn = _drawn(parts)
     cases, passed = [], Counter[str]()
     tell(f"preparing {len(exchanges):,} messages")
-    for one in exchanges:
+    for place, (one, reply, part) in enumerate(zip(exchanges, replies, parts, strict=True)):
+        short = reply is not None and counts[canonical(reply)] >= settings.responses.min_count
+        if place not in drawn and (not short or part == "test"):
+            continue
         ready = preprocess(one.message)
         if ready.reason is not None:
             passed[ready.reason.partition(":")[0]] += 1
             continue
-        reply = None if one.reply is None else own_words(one.reply, preprocess)
-        part = part_of(one.conversation, split.seed, split.dev, split.test)
         author = None if one.reply is None else one.reply.author
-        cases.append(Case(part, ready.text, ready.language, reply, author, one.message))
+        cases.append(Case(part, ready.text, ready.language, reply, author, one.message, place in drawn))
     return cases, passed
+
+
+def without_rare(text: str, words: Collection[str]) -> str:
+    """The same text with rare words as what a message will have in their place."""
+    return " ".join(token if token in words or token in SPECIALS else RARE for token in text.split())
+
+
+def _drawn(parts: Sequence[Part]) -> set[int]:
+    """Places of a fair sample of every part, whatever was answered."""
+    found: set[int] = set()
+    for part, most in MOST.items():
+        places = [place for place, one in enumerate(parts) if one == part]
+        found.update(Random(1).sample(places, min(most, len(places))))
+    return found
 
 
 def _responses(cases: Sequence[Case], settings: ReplySettings, wishes: Wishes) -> tuple[ResponseSet, Mapping[str, int]]:
@@ -190,8 +217,7 @@ def _line(case: Case) -> str:
 
 def _trigger(cases: Iterable[Case], responses: ResponseSet, settings: ReplySettings) -> Trigger:
     """A message wants a short reply where it got one that R holds."""
-    some = [case for case in cases if case.part == "train"]
-    some = some[:: -(-len(some) // MOST_TRIGGERS)]
+    some = [case for case in cases if case.part == "train" and case.drawn]
     wanted = [true_response(case, responses) is not None for case in some]
     return Trigger.fit([case.text for case in some], wanted, settings.trigger, settings.split.seed)
 
