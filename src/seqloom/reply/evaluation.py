@@ -20,7 +20,7 @@ from seqloom.metrics.ranking import CANDIDATES, RecallAt, ReciprocalRank
 from seqloom.metrics.significance import Interval, bootstrap
 from seqloom.reply.baselines import Neighbours, Pair, by_frequency, generated
 from seqloom.reply.conversations import read
-from seqloom.reply.feedback import Point, curve
+from seqloom.reply.feedback import Point, curve, thinned
 from seqloom.reply.messages import Message
 from seqloom.reply.ownwords import own_words
 from seqloom.reply.replier import Replier, Suggestions
@@ -73,7 +73,10 @@ class Evaluation:
             else {
                 "auc": trigger.auc,
                 "threshold": self.threshold,
-                "curve": [[one.threshold, one.precision, one.recall, one.share] for one in trigger.points],
+                "curve": [
+                    {"threshold": one.threshold, "precision": one.precision, "recall": one.recall, "share": one.share}
+                    for one in thinned(trigger.points)
+                ],
             },
             "curve": [point.as_dict() for point in self.curve],
             "examples": [

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -27,6 +27,7 @@ from seqloom.files import file_error
 
 Outcome = Literal["unchanged", "edited", "ignored", "not shown"]
 MOST_TEXT = 10_000
+T = TypeVar("T")
 
 
 class Event(config.Settings):
@@ -175,6 +176,11 @@ def curve(rated: Iterable[tuple[float, bool]], messages: int, most: int = 50) ->
         last = place == len(ordered) or ordered[place][0] < probability
         if last:
             points.append(Point(probability, place / messages, good / place))
+    return thinned(points, most)
+
+
+def thinned(points: Sequence[T], most: int = 50) -> tuple[T, ...]:
+    """At most so many points of a curve, evenly, its end among them."""
     step = max(1, -(-len(points) // most))
     return tuple(point for place, point in enumerate(points, start=1) if place % step == 0 or place == len(points))
 

@@ -32,7 +32,7 @@ LOSS = 0.5  # what an edge costs: labels fade with distance
 STEPS = 20
 CLEAR, SHARE = 0.05, 0.25  # a label counts from this strength on, and from this share of all that arrived
 ROUNDS, NEW = 8, 60  # how often unreached replies become seeds, and how many at a time
-ALIKE = 0.4  # n-grams that two new seeds of one round may share at most (Jaccard)
+ALIKE = 0.3  # n-grams that two new seeds of one round may share at most (Jaccard)
 
 
 @dataclass(frozen=True)

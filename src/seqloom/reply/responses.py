@@ -42,8 +42,8 @@ def canonical(reply: str) -> str:
 
     "That's  coool!!" and "thats cool" are one; "hahahaha" is "haha". A reply without any word is its signs: ":)".
     """
-    text = "".join(_plain(unicodedata.normalize("NFKC", reply).casefold()))
-    words = re.sub(r"[\W_]+", " ", _APOSTROPHES.sub("", text)).split()
+    text = unicodedata.normalize("NFC", "".join(_plain(unicodedata.normalize("NFKC", reply).casefold())))
+    words = "".join(one if _in_words(one) else " " for one in _APOSTROPHES.sub("", text)).split()
     if not words:
         return "".join(reply.split())
     return " ".join(_settled(word) for word in words)
@@ -58,6 +58,10 @@ def _plain(text: str) -> Iterable[str]:
             yield character
         elif not latin:
             yield character
+
+
+def _in_words(character: str) -> bool:
+    return character.isalnum() or unicodedata.category(character)[0] == "M"
 
 
 def _settled(word: str) -> str:

@@ -145,17 +145,20 @@ class Tuned:
 
 
 def tuned(ranked: Sequence[Sequence[Ranked]], truths: Sequence[Response]) -> Tuned:
-    """The largest weight that costs nothing measurable: within one standard error of the best one's MRR.
+    """The largest weight that costs nothing measurable: its MRR is within one standard error of the best one's.
 
     People do answer "Yeah" most of the time, so the best weight alone would be small. Among those that the dev set
-    cannot tell apart the largest gives the most specific replies.
+    cannot tell apart the largest gives the most specific replies. The error is that of the difference, message by
+    message.
     """
     columns = {weight: _reciprocal(ranked, truths, weight) for weight in WEIGHTS}
     means = {weight: float(column.mean()) if len(column) else 0.0 for weight, column in columns.items()}
     best = max(WEIGHTS, key=lambda weight: (means[weight], -weight))
-    error = float(columns[best].std() / max(1.0, len(truths)) ** 0.5)
-    weight = max(weight for weight in WEIGHTS if means[weight] >= means[best] - error)
-    return Tuned(weight if len(truths) else 0.0, means)
+    if not truths:
+        return Tuned(0.0, means)
+    lost = {weight: columns[best] - columns[weight] for weight in WEIGHTS}
+    near = [weight for weight, loss in lost.items() if loss.mean() <= loss.std() / len(loss) ** 0.5]
+    return Tuned(max(near), means)
 
 
 def _reciprocal(

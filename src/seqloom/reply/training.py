@@ -86,11 +86,11 @@ def train(
     wishes.tell(f"{len(responses):,} replies may be suggested, of {len({one.intent for one in responses}):,} intents")
     counts = _write_data(run, cases, responses)
     wishes.tell(f"{counts['train']:,} pairs to learn from, {counts['dev']:,} to choose by, {counts['test']:,} held out")
+    wishes.tell("learning when a short reply is wanted")
+    trigger = _trigger(cases, responses, settings)  # before the long training: it may find too little to learn from
     trained = train_model(run / "recipe.yaml", run=run / "model", settings=wishes.assignments, wishes=wishes.training)
     if trained.reason in ("interrupted", "preempted"):
         return Trained(run, trained.reason)
-    wishes.tell("learning when a short reply is wanted")
-    trigger = _trigger(cases, responses, settings)
     weight = _weight(trained.folder, cases, responses, settings)
     wishes.tell(f"weight of log P(r): {weight.weight:g}")
     settings = settings.with_(selection=settings.selection.with_(weight=weight.weight))
