@@ -45,7 +45,9 @@ def trained(folder: Path) -> tuple[Path, float | None]:
     chat = demo.write_chat(folder)
     if (run / "reply" / "reply.json").is_file():
         return run, None
-    train(read(chat), run, demo.SETTINGS, Wishes(training=TrainingWishes(tell=lambda line: print(line, file=sys.stderr))))
+    train(
+        read(chat), run, demo.SETTINGS, Wishes(training=TrainingWishes(tell=lambda line: print(line, file=sys.stderr)))
+    )
     return run, time.perf_counter() - started_at
 
 

@@ -21,7 +21,9 @@ def told(path: Path) -> list[tuple[str, str, str | None]]:
 
 def test_a_message_is_all_that_one_wrote_and_a_reply_the_first_answer(tmp_path: Path) -> None:
     path = tmp_path / "chat.tsv"
-    path.write_text("1\tann\tHello\n2\tcy\tYo\n1\tann\tAre you there?\n1\tbob\tYes\n1\tbob\tWhy?\n1\tann\tSo.\n2\tcy\tHm\n")
+    path.write_text(
+        "1\tann\tHello\n2\tcy\tYo\n1\tann\tAre you there?\n1\tbob\tYes\n1\tbob\tWhy?\n1\tann\tSo.\n2\tcy\tHm\n"
+    )
     assert told(path) == [("1", "Hello\n\nAre you there?", "Yes"), ("1", "Yes\n\nWhy?", "So.")]
     assert [one.reply.author for one in read(path) if one.reply] == ["bob", "ann"]
 
@@ -36,7 +38,9 @@ def test_authors_that_are_not_known_take_turns(tmp_path: Path) -> None:
 
 def mail(name: str, sender: str, text: str, *before: str) -> bytes:
     headers = [f"Message-ID: <{name}>", f"From: {sender}@x.org", "Subject: Lunch"]
-    headers += [f"References: {' '.join(f'<{one}>' for one in before)}", f"In-Reply-To: <{before[-1]}>"] if before else []
+    headers += (
+        [f"References: {' '.join(f'<{one}>' for one in before)}", f"In-Reply-To: <{before[-1]}>"] if before else []
+    )
     return "\n".join([*headers, "", text, ""]).encode()
 
 

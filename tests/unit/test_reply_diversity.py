@@ -67,9 +67,7 @@ MEANINGS = st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from(POLARIT
 
 
 @given(MEANINGS, MEANINGS, st.integers(1, 5))
-def test_laws(
-    first: list[tuple[str, Polarity]], second: list[tuple[str, Polarity]], count: int
-) -> None:
+def test_laws(first: list[tuple[str, Polarity]], second: list[tuple[str, Polarity]], count: int) -> None:
     made = [One(Response(f"reply {i}", 1, sign, intent)) for i, (intent, sign) in enumerate([*first, *second])]
     given_, rest = made[: len(first)], made[len(first) :]
     found = chosen(given_, lambda polarity: [one for one in rest if one.response.polarity == polarity], count)

@@ -35,14 +35,26 @@ def test_the_measures_of_the_lectures(tmp_path: Path) -> None:
     assert (found.messages, found.shown, found.replies) == (5, 4, 4)
     assert (found.selected, found.unchanged, found.edited, found.ignored) == (0.5, 0.25, 0.25, 0.5)
     assert found.share_of_replies == 0.5
-    assert [(point.coverage, point.precision) for point in found.curve] == [(0.2, 1), (0.4, 1), (0.6, 2 / 3), (0.8, 0.5)]
+    assert [(point.coverage, point.precision) for point in found.curve] == [
+        (0.2, 1),
+        (0.4, 1),
+        (0.6, 2 / 3),
+        (0.8, 0.5),
+    ]
     assert all(json.loads(line)["at"] for line in log.read_text().splitlines())
 
 
 def test_the_log_is_its_owners_and_holds_no_message(tmp_path: Path) -> None:
     append(tmp_path / "log", Event(shown=SHOWN))
     assert (tmp_path / "log").stat().st_mode & 0o077 == 0
-    assert set(json.loads((tmp_path / "log").read_text())) == {"at", "shown", "chosen", "sent", "probability", "outcome"}
+    assert set(json.loads((tmp_path / "log").read_text())) == {
+        "at",
+        "shown",
+        "chosen",
+        "sent",
+        "probability",
+        "outcome",
+    }
 
 
 def test_a_curve_is_thinned_and_keeps_its_end() -> None:

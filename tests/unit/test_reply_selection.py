@@ -23,7 +23,9 @@ def replier() -> Replier:
 @pytest.mark.parametrize("weight", [0.0, 0.7])
 def test_a_beam_as_wide_as_the_set_ranks_all_of_it(replier: Replier, weight: float) -> None:
     """Replies of one and of several tokens, some of them beginnings of others."""
-    more = [Response(text, 1, intent=text) for text in ("not", "it", "it was", "no problem hi", "im sorry thats too bad")]
+    more = [
+        Response(text, 1, intent=text) for text in ("not", "it", "it was", "no problem hi", "im sorry thats too bad")
+    ]
     responses = ResponseSet([*replier.responses, *more])
     settings = Selection.Settings(beam=len(responses), weight=weight)
     selection = Selection(replier.selection.model, responses, settings)

@@ -18,7 +18,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 import torch
 
@@ -56,7 +55,7 @@ class Seeds:
             if name not in POLARITIES:
                 what = f"polarity {name!r}{nearest(name, POLARITIES)}"
                 raise SeqloomError("E_DATA", what, where=where, fix="positive, negative or neutral")
-            polarity[tuple(canonical(phrase).split())] = cast(Polarity, name)
+            polarity[tuple(canonical(phrase).split())] = name
         return cls(intents, polarity)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 from pydantic import Field
 
@@ -291,4 +291,4 @@ def _parsed(line: str, where: str) -> Response:
         raise SeqloomError(
             "E_DATA", "no intent", where=where, fix="a word of your own: replies that share it are alike"
         )
-    return Response(reply, int(count), cast(Polarity, polarity), intent, language)
+    return Response(reply, int(count), polarity, intent, language)
