@@ -1,8 +1,9 @@
 """Phrases of a list, found in a text: words in a row, whatever their case and accents.
 
 `word*` takes any ending, `*` alone any word, `(a|b c)` one of several, `(a|)` may be left out, `...` stands for up to
-four words of one sentence, `#` for a number, `@` for letters with digits behind them. Apostrophes do not count: "didn't"
-is "didnt". A list becomes one pattern, whose parts are bounded, so that a long text costs no more than its length.
+four words of one sentence, `#` for a number, `@` for letters with digits behind them. Apostrophes do not count:
+"didn't" is "didnt". A list becomes one pattern, whose parts are bounded, so that a long text costs no more than its
+length.
 """
 
 from __future__ import annotations
