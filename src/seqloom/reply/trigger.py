@@ -10,6 +10,7 @@ that neither is chosen on what was learned by heart. Suggestions are made where 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -258,5 +259,5 @@ def _threshold(curve: Curve, precision: float, messages: int) -> float:
 
 def _at_least(share: float, count: float, z: float = 1.645) -> float:
     """What a share of so many is at least, 19 times of 20 (Wilson 1927)."""
-    spread = z * (share * (1 - share) / count + z * z / (4 * count * count)) ** 0.5
+    spread = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
     return (share + z * z / (2 * count) - spread) / (1 + z * z / count)
