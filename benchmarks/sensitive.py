@@ -3,9 +3,13 @@
     python benchmarks/sensitive.py [--show] [--ordinary FILE]
 
 `sensitive.tsv` was written before the lists of phrases and the classifier's examples, and neither holds a line of it.
-Its first half (dev) was looked at while the lists were made, its second half (test) only counted. `--show` prints the
-mistakes of the dev half. `--ordinary` counts how many messages of a file (the first column of a TSV, plain or gzipped)
-the gate stops: of real mails or dialogues some are truly sensitive, so that is a share, and not one of mistakes.
+Its first half (dev) was looked at while the lists were made, its second half (test) only counted; these are the 200.
+But who writes both knows the one while writing the other. So there are two parts more. `hard` was written to get past
+the lists, with none of their words; the lists were widened once for what it showed, so its figure is no promise.
+`later`, 60 sensitive and 60 ordinary messages, was written after that and only counted: what the gate catches of it is
+nearest to what it will catch of yours. `--show` prints the mistakes of the dev half. `--ordinary` counts how many
+messages of a file (the first column of a TSV, plain or gzipped) the gate stops: of real mails or dialogues some are
+truly sensitive, so that is a share, and not one of mistakes.
 """
 
 from __future__ import annotations
@@ -54,7 +58,7 @@ def counted(rows: list[tuple[dict[str, str], Verdict]]) -> dict[str, object]:
         "caught_by_rules": sum(verdict.why != "classifier" for _, verdict in caught),
         "ordinary": len(ordinary),
         "stopped": stopped,
-        "stopped_share": round(stopped / len(ordinary), 4),
+        "stopped_share": round(stopped / len(ordinary), 4) if ordinary else None,
         **tables,
     }
 
@@ -62,8 +66,7 @@ def counted(rows: list[tuple[dict[str, str], Verdict]]) -> dict[str, object]:
 def share_of(path: Path, most: int = 2_000) -> dict[str, object]:
     """Of the first messages of a file: how many the gate stops, and for what."""
     preprocess, gate = Preprocess(Preprocess.Settings(detect=False)), Sensitivity()
-    opened = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
-    with opened as file:
+    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
         texts = [line.rstrip("\n").split("\t")[0] for _, line in zip(range(most), file, strict=False)]
     verdicts = [gate(preprocess(message), message) for message in map(Message, texts)]
     why = Counter(verdict.why.partition(":")[0] for verdict in verdicts if verdict.sensitive)
@@ -84,11 +87,13 @@ def main() -> None:
         for row, verdict in rows:
             if row["half"] == "dev" and verdict.sensitive == (row["kind"] == ORDINARY):
                 print(f"{row['kind']}: {row['text']}  [{verdict.why}]")
-    halves = {half: counted([pair for pair in rows if pair[0]["half"] == half]) for half in ("dev", "test")}
+    halves = {
+        half: counted([pair for pair in rows if pair[0]["half"] == half]) for half in ("dev", "test", "hard", "later")
+    }
     result = {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": runtime.describe(),
-        "all": counted(rows),
+        "all": counted([pair for pair in rows if pair[0]["half"] in ("dev", "test")]),
         **halves,
     }
     asked.output.write_text(json.dumps(result, indent=1) + "\n")

@@ -60,7 +60,7 @@ def _solved(kernel: Floats, answers: Floats) -> Floats:
         likely = 1 / (1 + np.exp(-answers * scores))
         curvature = np.maximum(likely * (1 - likely), 1e-6)
         goal = scores + answers * (1 - likely) / curvature
-        new: Floats = np.linalg.solve(kernel + np.diag(RIDGE / curvature), goal)
+        new = np.asarray(np.linalg.solve(kernel + np.diag(RIDGE / curvature), goal), dtype=np.float64)
         if np.abs(new - dual).max() < 1e-6:
             return new
         dual = new

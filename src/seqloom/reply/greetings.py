@@ -35,13 +35,12 @@ class Taken:
 class Greetings:
     """Greetings at the beginning and closings at the end, from lists of phrases."""
 
-    def __init__(self, greetings: Iterable[str], closings: Iterable[str]) -> None:
+    def __init__(self, greetings: Iterable[str], hellos: Iterable[str], closings: Iterable[str]) -> None:
         phrases = _any_of(greetings)
         self._greeting = re.compile(
             rf"^\W{{0,2}}(?i:{phrases})(?:,? (?P<name>{_NAME}))?(?:{_ENDS}|(?=\n)|$)\s*"  # Hi Anna, | Hi! | Hi
         )
-        single = _any_of(phrase for phrase in greetings if " " not in phrase and len(phrase) > 1)
-        self._bare = re.compile(rf"^(?i:{single}) (?=[a-zà-ÿ])")  # hi can you come
+        self._bare = re.compile(rf"^(?i:{_any_of(hellos)}) (?=[a-zà-ÿ])")  # hi can you come
         phrases = _any_of(closings)
         self._closing = re.compile(rf"^\W{{0,3}}(?i:{phrases})(?:[,!. –—-]+(?P<name>{_NAME}))?[,!.…:) –—-]*$")
 

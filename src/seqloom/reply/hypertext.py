@@ -81,7 +81,7 @@ class _Reader(HTMLParser):
         if self._quoted and not self.lines[-1]:
             before = "> "
         self.lines[-1] += before + words + after
-        self.left -= len(words)
+        self.left -= len(words) + 1
 
     def _break(self) -> None:
         if self.lines[-1].strip():

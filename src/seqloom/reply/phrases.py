@@ -1,8 +1,9 @@
 """Phrases of a list, found in a text: words in a row, whatever their case and accents.
 
 `word*` takes any ending, `*` alone any word, `(a|b c)` one of several, `(a|)` may be left out, `...` stands for up to
-four words of one sentence, `#` for a number. Apostrophes do not count: "didn't" is "didnt". A list becomes one pattern,
-whose parts are bounded, so that a long text costs no more than its length.
+four words of one sentence, `#` for a number, `@` for letters with digits behind them. Apostrophes do not count:
+"didn't" is "didnt". A list becomes one pattern, whose parts are bounded, so that a long text costs no more than its
+length.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ GAP = 4  # words that ... may stand for
 _APOSTROPHES = re.compile(r"['’ʼ`´]")
 _WORD = re.compile(r"[^\W_]+|[.!?;:\n]+")
 _PART = re.compile(r"\([^()]*\)|\S+")
+_CLASSES = {"#": r"\d[^ .]{0,40} ", "@": r"[^\W\d_]{1,40}\d[^ .]{1,40} "}
 _PLAIN = re.compile(r"[^\W_]+")
 
 
@@ -70,9 +72,9 @@ def _part(part: str, entry: str) -> str:
 
 
 def _word(word: str, entry: str) -> str:
-    if word == "#":
-        return r"\d[^ .]* "
+    if word in _CLASSES:
+        return _CLASSES[word]
     stem = word.rstrip("*")
     if stem and not _PLAIN.fullmatch(stem):
-        raise ValueError(f"not a word: {word!r} in {entry!r}; a phrase is of words, (a|b), word*, ... and #")
+        raise ValueError(f"not a word: {word!r} in {entry!r}; a phrase is of words, (a|b), word*, ..., # and @")
     return re.escape(stem) + ("[^ .]{0,40} " if word.endswith("*") else " ")

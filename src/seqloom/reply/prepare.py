@@ -85,8 +85,7 @@ class Preprocess:
         self._languages = Languages(self.settings.languages)
         if self.settings.detect:
             self._languages.check()
-        phrases = (self._phrases("greetings"), self._phrases("closings"))
-        self._greetings = Greetings(*phrases)
+        self._greetings = Greetings(*map(self._phrases, ("greetings", "hellos", "closings")))
         self._entities = {code: Entities(self._lists, (code,)) for code in self.settings.languages}
 
     def _phrases(self, name: str) -> list[str]:
