@@ -9,6 +9,7 @@ RECIPE = """\
 data:
   train: {train}          # a prepared message, a tab, the canonical reply
   dev: {dev}
+  test: {test}            # of other conversations
   limits: {max_source: 200, max_target: 40}
 
 source: {tokenizer: symbols}      # rare words are <rare> already

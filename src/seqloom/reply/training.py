@@ -36,6 +36,7 @@ from seqloom.reply.trigger import Trigger
 
 HELD_OUT = "held-out.jsonl"  # test exchanges, as they were written
 MOST: dict[Part, int] = {"train": 20_000, "test": 12_000}  # messages of a fair sample: for the trigger, to be judged
+PARTS: tuple[Part, ...] = ("train", "dev", "test")
 FEWEST_PAIRS = 10
 
 
@@ -187,18 +188,23 @@ def _write_data(run: Path, cases: Sequence[Case], responses: ResponseSet) -> Cou
     except OSError as error:
         raise file_error(error, data, "make the folder") from None
     known = [(case, found) for case in cases if (found := true_response(case, responses)) is not None]
-    pairs = {part: [(case.text, found.key) for case, found in known if case.part == part] for part in ("train", "dev")}
-    if len(pairs["train"]) < FEWEST_PAIRS or not pairs["dev"]:
-        what = f"{len(pairs['train']):,} pairs to train on and {len(pairs['dev']):,} to choose by: too few"
-        raise SeqloomError("E_EMPTY", what, where=str(run), fix="more conversations, or a larger split.dev")
+    pairs = {part: [(case.text, found.key) for case, found in known if case.part == part] for part in PARTS}
+    sent = {key for _, key in pairs["train"]}
+    if len(pairs["train"]) < FEWEST_PAIRS or not pairs["dev"] or not pairs["test"]:
+        counts = ", ".join(f"{len(some):,} in {part}" for part, some in pairs.items())
+        what = f"too few messages have a reply that may be suggested: {counts}"
+        raise SeqloomError("E_EMPTY", what, fix="more conversations, or larger split.dev and split.test")
+    pairs["train"] += [(RARE, one.key) for one in responses if one.key not in sent]  # so that the model has its words
     for part, some in pairs.items():
         atomic_write(data / f"{part}.tsv", "".join(f"{text}\t{key}\n" for text, key in some).encode("utf-8"))
     test = [case for case in cases if case.part == "test"]
     atomic_write(data / HELD_OUT, "".join(map(_line, test)).encode("utf-8"))
     if not (run / "recipe.yaml").exists():
-        text = RECIPE.replace("{train}", quoted(data / "train.tsv")).replace("{dev}", quoted(data / "dev.tsv"))
+        text = RECIPE
+        for part in PARTS:
+            text = text.replace(f"{{{part}}}", quoted(data / f"{part}.tsv"))
         atomic_write(run / "recipe.yaml", text.encode("utf-8"))
-    return Counter({part: len(some) for part, some in pairs.items()}) + Counter({"test": len(test)})
+    return Counter({part: len(some) for part, some in pairs.items()})
 
 
 def true_response(case: Case, responses: ResponseSet) -> Response | None:
