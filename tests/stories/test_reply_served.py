@@ -96,7 +96,7 @@ def test_the_log_says_what_became_of_suggestions(client: httpx.Client, log: Path
 
 
 BAD = [
-    ({}, 400, "message"),
+    ({}, 422, "message"),
     ({"message": 3}, 422, "message"),
     ({"message": "x" * 10_001}, 422, "characters: 10,001 characters, the limit is 10,000"),
     ({"message": "x", "form": "fax"}, 422, "form"),

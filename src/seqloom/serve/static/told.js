@@ -13,11 +13,15 @@ export function choices(suggestions, choose) {
   return el('div', { class: 'choices', role: 'group', 'aria-label': 'suggestions' }, ...suggestions.map((one, place) =>
     el('button', { type: 'button', class: 'choice', 'aria-pressed': 'false', onclick: () => choose(place) }, el('span', { class: 'words', dir: 'auto' }, one.reply), intentOf(one))));
 }
-/** What every step left, and what it did. */
+/** What every step left, where it changed something, and what it did. */
 export function steps({ steps: all, language }) {
-  const row = ({ name, text, note }, place) => el('li', { 'data-step': name },
-    el('div', { class: 'headline' }, el('h3', {}, `${place + 1}. ${name}`), el('span', { class: 'soft' }, note)),
-    ...(place && text === all[place - 1].text ? [el('p', { class: 'soft' }, 'unchanged')] : [el('pre', { dir: 'auto' }, text || '(nothing)')]));
+  let last = null; // the text so far; the step that tells the language leaves it alone
+  const row = ({ name, text, note }, place) => {
+    const same = name !== 'language' && text === last;
+    if (name !== 'language') last = text;
+    return el('li', { 'data-step': name }, el('div', { class: 'headline' }, el('h3', {}, `${place + 1}. ${name}`), el('span', { class: 'soft' }, same && note === 'none' ? 'nothing to do' : note)),
+      ...(same ? [] : [el('pre', { dir: 'auto' }, text || '(nothing)')]));
+  };
   return titled('Preprocessing', language ? `language: ${language}` : '', el('ol', { class: 'steps' }, ...all.map(row)));
 }
 export function gate({ sensitive }) {
