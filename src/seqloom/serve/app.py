@@ -36,7 +36,7 @@ def guarded(service: Service, names: Collection[str] = (), replying: Replying | 
     app.add_exception_handler(SeqloomError, _refusal)
     app.add_exception_handler(Exception, _refusal)  # our own mistakes, which the guard logs
     routes = {str(getattr(route, "path", "")) for route in app.routes}
-    routes |= {*CONTRACT, *ASKING, *PATHS, "/v1/models", "/v1/reply/feedback"}
+    routes |= {*CONTRACT, *ASKING, *PATHS, "/v1/models", "/v1/reply", "/v1/reply/feedback"}
     return Guard(app, service, routes, tuple(name.lower() for name in names))
 
 
