@@ -14,7 +14,6 @@ from seqloom.serve.app import guarded
 from seqloom.serve.batcher import Pace
 from seqloom.serve.keys import Keys
 from seqloom.serve.limits import Limits
-from seqloom.serve.replying import Replying
 from seqloom.serve.runs import Opening, Runs
 from seqloom.serve.server import Server
 from seqloom.serve.service import Service
@@ -28,13 +27,12 @@ def serving(
     pace: Pace | None = None,
     keys: Keys | None = None,
     deterministic: bool = False,
-    replying: Replying | None = None,
 ) -> Iterator[tuple[httpx.Client, Service]]:
     """A client of a server for these runs, and the service behind it."""
     served = Runs(runs, Opening("cpu", 1))
     service = Service.of(served, limits, pace, keys=keys, deterministic=deterministic)
     listener = Address(port=0).bound()
-    server = Server(guarded(service, replying=replying), drain=0.0)
+    server = Server(guarded(service), drain=0.0)
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
     while not server.started:

@@ -10,10 +10,9 @@ import httpx
 import pytest
 from selenium import webdriver
 
+import served_runs
 from chromium import all_of, keys_to, one_of, overflows, requests, show, shows, texts
-from replying import replying
-from seqloom.serve.limits import Limits
-from seqloom.serve.replying import opened
+from replying_served import serving_replies
 from serving import serving
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -29,7 +28,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def client(log: Path) -> Iterator[httpx.Client]:
-    with serving(limits=Limits(rate="none"), replying=opened([replying()], log, "cpu", 1)) as (client, _):
+    with serving_replies(log=log) as client:
         yield client
 
 
@@ -147,9 +146,16 @@ def test_when_the_server_refuses_the_text_is_kept(page: webdriver.Chrome) -> Non
     assert [entry["source"] for entry in log] == ["network"]
 
 
-def test_without_a_smart_reply_the_page_says_so(browser: webdriver.Chrome) -> None:
-    import served_runs
+def test_the_page_of_other_runs_leads_here(browser: webdriver.Chrome) -> None:
+    with serving_replies(served_runs.reversing()) as client:
+        browser.get(str(client.base_url))
+        one_of(browser, "a[href='/reply']:not([hidden])").click()
+        shows(lambda: "permitted replies" in one_of(browser, ".about").text, True)
 
+
+def test_without_a_smart_reply_the_page_says_so(browser: webdriver.Chrome) -> None:
     with serving(served_runs.reversing()) as (client, _):
+        browser.get(str(client.base_url))
+        shows(lambda: one_of(browser, "a[href='/reply']").is_displayed(), False)
         browser.get(f"{client.base_url}/reply")
         shows(lambda: "no Smart Reply is served here" in one_of(browser, ".trouble").text, True)

@@ -11,9 +11,9 @@ import pytest
 
 import served_runs
 from replying import replying
+from replying_served import serving_replies
 from seqloom.errors import SeqloomError
 from seqloom.reply import bundle, feedback
-from seqloom.serve.limits import Limits
 from seqloom.serve.replying import Replying, is_reply, opened
 from serving import serving
 
@@ -28,8 +28,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def client(log: Path) -> Iterator[httpx.Client]:
     """A server that has nothing but a Smart Reply."""
-    served = opened([replying()], log, "cpu", 1)
-    with serving(limits=Limits(rate="none"), replying=served) as (client, _):
+    with serving_replies(log=log) as client:
         yield client
 
 
@@ -147,7 +146,7 @@ def test_pages_of_other_origins_are_refused(client: httpx.Client) -> None:
 
 
 def test_without_a_log_nothing_is_written() -> None:
-    with serving(replying=opened([replying()], None, "cpu", 1)) as (client, _):
+    with serving_replies() as client:
         assert client.get("/v1/reply").json()["log"] is False
         answer = client.post("/v1/reply/feedback", json={"shown": ["Yes"], "chosen": "Yes"})
         assert answer.status_code == 422

@@ -25,6 +25,7 @@ from seqloom.web.refusals import Refusal, invalid, refused
 
 def guarded(service: Service, names: Collection[str] = (), replying: Replying | None = None) -> Guard:
     """The whole of a server, ready for uvicorn. `names` are further ones that it is reached by."""
+    service.replies = replying is not None
     app = FastAPIOffline(title="seqloom", version=__version__, openapi_url="/v1/openapi.json", redoc_url=None)
     app.include_router(LibreTranslate(service).router)
     app.include_router(V1(service).router)

@@ -23,16 +23,7 @@ from seqloom.web.refusals import Refusal, refused
 CONTRACT = ("/translate", "/detect", "/languages", "/frontend/settings", "/health")  # those of LibreTranslate
 OPEN = (*CONTRACT, "/ready", "/v1/openapi.json")  # that need no key of /v1
 UPLOADS = ("/v1/predict/file", "/v1/explain/file")
-ASKING = (
-    "/translate",
-    "/v1/predict",
-    "/v1/score",
-    "/v1/explain",
-    "/v1/neighbours",
-    "/v1/rank",
-    "/v1/reply",
-    *UPLOADS,
-)  # a model
+ASKING = ("/translate", "/v1/predict", "/v1/score", "/v1/explain", "/v1/neighbours", "/v1/rank", *UPLOADS)  # a model
 MOST_UPLOADS = 16  # at once: each is held in memory until it is answered
 VERBS = ("GET", "HEAD", "POST", "OPTIONS")
 ELSEWHERE = "pages of another origin may use the routes of /translate only"
