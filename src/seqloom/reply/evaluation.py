@@ -23,6 +23,7 @@ from seqloom.reply.conversations import read
 from seqloom.reply.feedback import Point, curve, thinned
 from seqloom.reply.messages import Message
 from seqloom.reply.ownwords import own_words
+from seqloom.reply.prepare import RARE
 from seqloom.reply.replier import Replier, Suggestions
 from seqloom.reply.responses import Response, canonical
 from seqloom.reply.training import HELD_OUT
@@ -179,7 +180,9 @@ def rankings(
     lists["frequency"] = [by_frequency(replier.responses, one.prepared.language) for one, _ in known]
     if training is not None:
         try:
-            neighbours = Neighbours(*training)
+            keys = {one.key for one in replier.responses}
+            train, dev = ([(text, key) for text, key in some if key in keys and text != RARE] for some in training)
+            neighbours = Neighbours(train, dev)
             lists[f"TF-IDF, {neighbours.k} neighbour{'' if neighbours.k == 1 else 's'}"] = neighbours.rank(texts)
         except SeqloomError as error:
             if error.code != "E_EXTRA":

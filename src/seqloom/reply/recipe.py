@@ -13,24 +13,24 @@ data:
   limits: {max_source: 200, max_target: 40}
 
 source: {tokenizer: symbols}      # rare words are <rare> already
-target: {tokenizer: symbols}
+target: {tokenizer: symbols, vocabulary: {min_count: {words}}}
 
 model:
   source_embedding: {width: 128}
   target_embedding: {width: 128}
-  encoder: {kind: rnn, cell: lstm, width: 128, bidirectional: true, dropout: 0.3}
-  decoder: {kind: luong, cell: lstm, width: 128, dropout: 0.3}
+  encoder: {kind: rnn, cell: lstm, width: 128, bidirectional: true, dropout: 0.2}
+  decoder: {kind: luong, cell: lstm, width: 128, dropout: 0.2}
 
 task: {source_noise: {drop: 0.1}}  # a message is understood without some of its words
-batching: {tokens: 2048}
+batching: {tokens: 1536}
 
 training:
-  epochs: 6
+  epochs: 3
   optimiser: {kind: adam, lr: 2e-3}
   schedule: {kind: cosine, warmup: 100}
   clip: 1.0
   log_every: 20
-  validate_every: 200
+  validate_every: 250
   metric: nll                     # the best validation is what is kept
 
 evaluation: {metrics: [exact], validate_examples: 0, show: 0}
