@@ -109,8 +109,8 @@ def test_explain_shows_every_step(seqloom: Command, tmp_path: Path) -> None:
     assert said.code == 0, said.err
     for words in (
         "quotes",
-        "greeting: taken off: \"Hi Bob,\"",
-        "closing: taken off: \"Best, Ann\"",
+        'greeting: taken off: "Hi Bob,"',
+        'closing: taken off: "Best, Ann"',
         "tonight <subject> are you",
     ):
         assert words in said.out

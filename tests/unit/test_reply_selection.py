@@ -65,6 +65,6 @@ def test_the_largest_weight_that_costs_nothing() -> None:
 
     always = [ranked(0.9, 0.1)] * 20
     assert tuned(always, [often] * 20).weight == pytest.approx(0.45), "until the rare reply would come first"
-    assert tuned(always, [seldom] * 20).weight == 1.0
+    assert tuned(always, [seldom] * 20).weight == 0.5
     assert tuned(always, [seldom] * 20).tried[0.0] == 0.5
     assert tuned([], []).weight == 0.0

@@ -35,11 +35,11 @@ from seqloom.reply.settings import ReplySettings
 from seqloom.reply.trigger import Trigger
 
 HELD_OUT = "held-out.jsonl"  # test exchanges, as they were written
-MOST: dict[Part, int] = {"train": 50_000, "test": 20_000}  # messages of a fair sample, to learn from and to be judged
+MOST: dict[Part, int] = {
+    "train": 50_000,
+    "test": 20_000,
+}  # messages of a fair sample: for words and the trigger, to judge
 MOST_TRIGGERS = 20_000  # of these, how many the trigger learns from
-MIN_WORDS = 3  # a word of replies that the model can say occurs so often: as the recipe has it
-MORE = "<more>"  # ends what is learned of a reply that R does not hold
-SPOKEN = 3  # words of such a reply that are learned
 PARTS: tuple[Part, ...] = ("train", "dev", "test")
 FEWEST_RESPONSES = 2
 
@@ -196,36 +196,21 @@ def _write_data(run: Path, cases: Sequence[Case], responses: ResponseSet) -> Cou
     known = [(case, found) for case in cases if (found := true_response(case, responses)) is not None]
     pairs = {part: [(case.text, found.key) for case, found in known if case.part == part] for part in PARTS}
     sent = Counter(key for _, key in pairs["train"])
-    pairs["train"] += [(case.text, _begun(case.reply)) for case in cases if _is_other(case, responses)]
     if len(sent) < FEWEST_RESPONSES or not pairs["dev"] or not pairs["test"]:
         counts = ", ".join(f"{len(some):,} in {part}" for part, some in pairs.items())
         what = f"too few messages have a reply that may be suggested: {counts}"
         raise SeqloomError("E_EMPTY", what, fix="more conversations, or larger split.dev and split.test")
-    few = [(RARE, one.key) for one in responses if sent[one.key] < MIN_WORDS]
-    pairs["train"] += few * MIN_WORDS  # so that the model has all words of R
+    pairs["train"] += [(RARE, one.key) for one in responses if not sent[one.key]]  # so that the model has its words
     for part, some in pairs.items():
         atomic_write(data / f"{part}.tsv", "".join(f"{text}\t{key}\n" for text, key in some).encode("utf-8"))
     test = [case for case in cases if case.part == "test"]
     atomic_write(data / HELD_OUT, "".join(map(_line, test)).encode("utf-8"))
     if not (run / "recipe.yaml").exists():
-        text = RECIPE.replace("{words}", str(MIN_WORDS))
+        text = RECIPE
         for part in PARTS:
             text = text.replace(f"{{{part}}}", quoted(data / f"{part}.tsv"))
         atomic_write(run / "recipe.yaml", text.encode("utf-8"))
     return Counter({part: len(some) for part, some in pairs.items()})
-
-
-def _is_other(case: Case, responses: ResponseSet) -> bool:
-    return case.part == "train" and bool(case.reply) and true_response(case, responses) is None
-
-
-def _begun(reply: str | None) -> str:
-    """The beginning of a reply that R does not hold: most messages have such a one, and their words teach as well.
-
-    It ends in a token that no reply of R has, so that a reply's end stays what it is.
-    """
-    words = canonical(reply or "").split()
-    return " ".join(words) if len(words) < SPOKEN else " ".join([*words[:SPOKEN], MORE])
 
 
 def true_response(case: Case, responses: ResponseSet) -> Response | None:
