@@ -30,7 +30,7 @@ from seqloom.reply.training import HELD_OUT
 from seqloom.reply.trigger import Curve
 
 PLACES = (1, 3, 10)
-MOST_RANKED, MOST_WHOLE = 5_000, 3_000  # messages for the ranking, and for the whole
+MOST_RANKED, MOST_WHOLE = 5_000, 1_500  # messages for the ranking, and for the whole
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,8 @@ def rankings(
             keys = {one.key for one in replier.responses}
             train, dev = ([(text, key) for text, key in some if key in keys and text != RARE] for some in training)
             neighbours = Neighbours(train, dev)
-            lists[f"TF-IDF, {neighbours.k} neighbour{'' if neighbours.k == 1 else 's'}"] = neighbours.rank(texts)
+            lists["TF-IDF, nearest message"] = neighbours.nearest(texts)
+            lists[f"TF-IDF, {neighbours.k} messages vote"] = neighbours.rank(texts)
         except SeqloomError as error:
             if error.code != "E_EXTRA":
                 raise
