@@ -112,7 +112,10 @@ def run_demo(folder: Path, wishes: Mapping[str, object], replace: bool, as_json:
     say.talk(f"{demo.NAME}: {demo.ABOUT}")
     run, chat = folder / "run", demo.write_chat(folder)
     say.talk(f"  the conversations are in {say.shown(chat)}, yours to read and change")
-    learn(read(chat), run, demo.SETTINGS, None, [f"{key}={value}" for key, value in wishes.items()], replace)
+    changed = [f"{key}={value}" for key, value in wishes.items()]
+    if "training.steps" in wishes:
+        changed.append("training.epochs=null")
+    learn(read(chat), run, demo.SETTINGS, None, changed, replace)
     say.talk("judging on held-out conversations ...")
     replier = load(run)
     found = evaluate(replier, gathered(replier, run, None), training_pairs(run))
