@@ -12,6 +12,7 @@ import pytest
 import seqloom
 from commands import Command
 from replying import THINGS, TINY, replying, write_chat
+from seqloom.reply import demo
 from seqloom.reply.bundle import load
 from seqloom.reply.feedback import Event, append
 from seqloom.reply.replier import Replier
@@ -109,8 +110,8 @@ def test_explain_shows_every_step(seqloom: Command, tmp_path: Path) -> None:
     assert said.code == 0, said.err
     for words in (
         "quotes",
-        "greeting: taken off: Hi Bob,",
-        "closing: taken off: Best, Ann",
+        'greeting: taken off: "Hi Bob,"',
+        'closing: taken off: "Best, Ann"',
         "tonight <subject> are you",
     ):
         assert words in said.out
@@ -175,6 +176,24 @@ def test_a_response_set_of_ones_own(seqloom: Command, tmp_path: Path) -> None:
     assert made.code == 0, made.err
     assert "3 replies may be suggested, of 3 intents" in made.err
     assert {one.reply for one in load(tmp_path / "run", device="cpu").responses} == {"Yes", "No", "Hi!"}
+
+
+def test_the_demo(seqloom: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    talks: dict[str, dict[str, list[list[dict[str, str]]]]] = {}
+    for line in write_chat(tmp_path / "chat.tsv", talks=60).read_text().splitlines()[1:]:
+        name, author, text = line.split("\t")
+        talks.setdefault(name, {"messages": []})["messages"].append([{"text": f"{text}\n", "sender": author}])
+    (tmp_path / "dataset.json").write_text(json.dumps(talks))
+    monkeypatch.setattr(demo, "dataset_file", lambda: tmp_path / "dataset.json")
+    options = ("--folder", tmp_path / "demo", "--steps", 10, "--device", "cpu", "--threads", 1)
+    said = seqloom("demo", "reply", *options, "--json")
+    assert said.code == 0, said.err
+    told = json.loads(said.out)
+    assert set(told["asked"]) == set(demo.QUESTIONS)
+    assert {"seqloom", "frequency"} <= set(told["systems"])
+    again = seqloom("demo", "reply", *options)
+    assert again.code == 0, again.err
+    assert "seqloom reply explain" in again.out
 
 
 def test_what_people_did(seqloom: Command, tmp_path: Path) -> None:

@@ -38,12 +38,14 @@ def test_a_beam_as_wide_as_the_set_ranks_all_of_it(replier: Replier, weight: flo
             assert one.score == pytest.approx(one.log_prob - weight * responses.prior(one.response), abs=1e-9)
 
 
-def test_a_narrow_beam_gives_the_first_of_them(replier: Replier) -> None:
+def test_a_narrow_beam_gives_a_few_with_their_own_scores(replier: Replier) -> None:
     narrow = Selection(replier.selection.model, replier.responses, Selection.Settings(beam=4))
     wide = Selection(replier.selection.model, replier.responses, Selection.Settings(beam=100))
     for few, all_ in zip(narrow.rank(TEXTS), wide.rank(TEXTS), strict=True):
         assert len(few) == 4
-        assert few[0].response == all_[0].response
+        scores = {one.response: one.score for one in all_}
+        assert [one.score for one in few] == pytest.approx([scores[one.response] for one in few], abs=1e-4)
+        assert [one.score for one in few] == sorted((one.score for one in few), reverse=True)
 
 
 def test_only_replies_of_the_language_and_polarity_asked_for(replier: Replier) -> None:
@@ -65,6 +67,6 @@ def test_the_largest_weight_that_costs_nothing() -> None:
 
     always = [ranked(0.9, 0.1)] * 20
     assert tuned(always, [often] * 20).weight == pytest.approx(0.45), "until the rare reply would come first"
-    assert tuned(always, [seldom] * 20).weight == 1.0
+    assert tuned(always, [seldom] * 20).weight == 0.5
     assert tuned(always, [seldom] * 20).tried[0.0] == 0.5
     assert tuned([], []).weight == 0.0

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from seqloom.reply.evaluation import Evaluation
     from seqloom.reply.feedback import Point, Usage
     from seqloom.reply.replier import Suggestions
+    from seqloom.reply.responses import Response
 
 POINTS = 6  # of a curve that are printed
 
@@ -47,13 +48,8 @@ def print_explanation(found: Suggestions) -> None:
             say.data(f"    {one.response.reply}  ({', '.join(_meaning(one.response))})")
 
 
-def _meaning(response: object) -> tuple[str, str]:
-    from typing import cast
-
-    from seqloom.reply.responses import Response
-
-    known = cast(Response, response)
-    return known.intent, known.polarity
+def _meaning(response: Response) -> tuple[str, str]:
+    return response.intent, response.polarity
 
 
 def print_evaluation(found: Evaluation) -> None:
@@ -116,7 +112,10 @@ def run_demo(folder: Path, wishes: Mapping[str, object], replace: bool, as_json:
     say.talk(f"{demo.NAME}: {demo.ABOUT}")
     run, chat = folder / "run", demo.write_chat(folder)
     say.talk(f"  the conversations are in {say.shown(chat)}, yours to read and change")
-    learn(read(chat), run, demo.SETTINGS, None, [f"{key}={value}" for key, value in wishes.items()], replace)
+    changed = [f"{key}={value}" for key, value in wishes.items()]
+    if "training.steps" in wishes:
+        changed.append("training.epochs=null")
+    learn(read(chat), run, demo.SETTINGS, None, changed, replace)
     say.talk("judging on held-out conversations ...")
     replier = load(run)
     found = evaluate(replier, gathered(replier, run, None), training_pairs(run))

@@ -14,6 +14,7 @@ from seqloom.errors import INTERRUPTED, PREEMPTED, SeqloomError, nearest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from seqloom.reply.conversations import Exchange
     from seqloom.reply.messages import Message
     from seqloom.reply.settings import ReplySettings
 
@@ -126,7 +127,7 @@ def _train(
 
 
 def learn(
-    exchanges: Sequence[object],
+    exchanges: Sequence[Exchange],
     run: Path,
     settings: ReplySettings,
     responses: Path | None = None,
@@ -134,10 +135,7 @@ def learn(
     replace: bool = False,
 ) -> None:
     """Train with live progress. Ctrl-C saves the run, and the same command goes on with it."""
-    from typing import cast
-
     from seqloom.api.train import Wishes as TrainingWishes
-    from seqloom.reply.conversations import Exchange
     from seqloom.reply.training import Wishes, train
     from seqloom.training.console import Console
     from seqloom.training.signals import Signals
@@ -145,7 +143,7 @@ def learn(
     with Console() as console, Signals() as stop:
         training = TrainingWishes(observers=[console], stop=stop, tell=say.talk, replace=replace)
         wishes = Wishes(responses, tuple(assignments), training)
-        trained = train(cast("Sequence[Exchange]", exchanges), run, settings, wishes)
+        trained = train(exchanges, run, settings, wishes)
     if trained.reason in ("interrupted", "preempted"):
         say.talk("saved; the same command goes on from here")
         raise typer.Exit(INTERRUPTED if trained.reason == "interrupted" else PREEMPTED)

@@ -25,9 +25,11 @@ def by_frequency(responses: ResponseSet, language: str | None) -> list[str]:
 
 
 class Neighbours:
-    """Replies by the k training messages whose words are most alike (TF-IDF, cosine), each a vote of its likeness.
+    """Replies by the training messages whose words are most alike (TF-IDF, cosine): two rankings of them.
 
-    Words and pairs of words, 1 + log tf; replies that no neighbour has follow by frequency. k is chosen on dev.
+    `nearest`: replies in the order of the nearest message that had them. `rank`: the k nearest messages vote for their
+    replies, each with its likeness; k is chosen on dev. Words and pairs of words, 1 + log tf; replies that no message
+    speaks for follow by frequency.
     """
 
     def __init__(self, pairs: Sequence[Pair], dev: Sequence[Pair]) -> None:
@@ -53,6 +55,15 @@ class Neighbours:
     def rank(self, messages: Sequence[str], k: int | None = None) -> list[list[str]]:
         likeness = self.vectors.transform(messages) @ self.matrix.T
         return [self._voted(likeness.getrow(row), k or self.k) for row in range(len(messages))]
+
+    def nearest(self, messages: Sequence[str]) -> list[list[str]]:
+        likeness = self.vectors.transform(messages) @ self.matrix.T
+        return [self._first(likeness.getrow(row)) for row in range(len(messages))]
+
+    def _first(self, row: object) -> list[str]:
+        scores = self.rare.copy()
+        np.maximum.at(scores, self.votes[row.indices], row.data)  # type: ignore[attr-defined]
+        return [self.keys[place] for place in np.argsort(-scores, kind="stable")[:DEPTH].tolist()]
 
     def _voted(self, row: object, k: int) -> list[str]:
         places: Float64[np.ndarray, "n"] = row.indices  # type: ignore[attr-defined]

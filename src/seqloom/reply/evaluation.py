@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 from seqloom.config import Plain
 from seqloom.data.files import Tally, decoded, raw_lines
@@ -23,13 +24,15 @@ from seqloom.reply.conversations import read
 from seqloom.reply.feedback import Point, curve, thinned
 from seqloom.reply.messages import Message
 from seqloom.reply.ownwords import own_words
+from seqloom.reply.prepare import RARE
 from seqloom.reply.replier import Replier, Suggestions
 from seqloom.reply.responses import Response, canonical
 from seqloom.reply.training import HELD_OUT
 from seqloom.reply.trigger import Curve
 
 PLACES = (1, 3, 10)
-MOST_RANKED, MOST_WHOLE = 5_000, 3_000  # messages for the ranking, and for the whole
+MOST_RANKED = 5_000  # messages whose true reply is in R
+MOST_JUDGED, MOST_WHOLE = 5_000, 1_500  # of a fair sample: for coverage and the trigger, and for the whole
 
 
 @dataclass(frozen=True)
@@ -136,23 +139,30 @@ def evaluate(
     free: bool = True,
 ) -> Evaluation:
     """Judge a Smart Reply; `training` are the pairs of train and dev, for the neighbours; `free` writes freely too."""
-    judged = replier.judged([one.message for one in held_out])
-    passed = Counter((one.reason or "").partition(":")[0] for one in judged if one.reason is not None)
-    readable = [(one, exchange.reply) for one, exchange in zip(judged, held_out, strict=True) if one.reason is None]
-    truths = [
-        None if reply is None else replier.responses.find(reply, one.prepared.language) for one, reply in readable
+    keys = {one.key for one in replier.responses}
+    drawn = set(Random(1).sample(range(len(held_out)), min(MOST_JUDGED, len(held_out))))
+    places = [
+        place for place, one in enumerate(held_out) if place in drawn or (one.reply and canonical(one.reply) in keys)
     ]
+    judged = dict(zip(places, replier.judged([held_out[place].message for place in places]), strict=True))
+    known = [
+        (one, truth)
+        for place, one in judged.items()
+        if one.reason is None and (truth := _truth(replier, one, held_out[place].reply)) is not None
+    ]
+    passed = Counter((judged[place].reason or "").partition(":")[0] for place in drawn if judged[place].reason)
+    readable = [(judged[place], held_out[place].reply) for place in sorted(drawn) if judged[place].reason is None]
+    truths = [_truth(replier, one, reply) for one, reply in readable]
     answered = [truth for truth, (_, reply) in zip(truths, readable, strict=True) if reply is not None]
     if not answered:
         raise SeqloomError("E_EMPTY", "no held-out message that can be read has a reply", fix="more conversations")
-    known = [(one, truth) for (one, _), truth in zip(readable, truths, strict=True) if truth is not None]
     systems, notes = rankings(replier, known[:MOST_RANKED], training, free)
     texts = [one.prepared.text for one, _ in readable]
     wanted = [truth is not None for truth in truths]
     both = len(set(wanted)) == 2
     whole, points = _whole(replier, readable[:: -(-len(readable) // MOST_WHOLE)])
     return Evaluation(
-        messages=len(held_out),
+        messages=len(drawn),
         answered=len(answered),
         covered=sum(truth is not None for truth in answered) / len(answered),
         passed_over=dict(passed),
@@ -164,6 +174,11 @@ def evaluate(
         examples=tuple(whole[:: max(1, len(whole) // 10)][:10]),
         notes=tuple(notes),
     )
+
+
+def _truth(replier: Replier, one: Suggestions, reply: str | None) -> Response | None:
+    """The response that a true reply is."""
+    return None if reply is None else replier.responses.find(reply, one.prepared.language)
 
 
 def rankings(
@@ -179,8 +194,11 @@ def rankings(
     lists["frequency"] = [by_frequency(replier.responses, one.prepared.language) for one, _ in known]
     if training is not None:
         try:
-            neighbours = Neighbours(*training)
-            lists[f"TF-IDF, {neighbours.k} neighbour{'' if neighbours.k == 1 else 's'}"] = neighbours.rank(texts)
+            keys = {one.key for one in replier.responses}
+            train, dev = ([(text, key) for text, key in some if key in keys and text != RARE] for some in training)
+            neighbours = Neighbours(train, dev)
+            lists["TF-IDF, nearest message"] = neighbours.nearest(texts)
+            lists[f"TF-IDF, {neighbours.k} messages vote"] = neighbours.rank(texts)
         except SeqloomError as error:
             if error.code != "E_EXTRA":
                 raise

@@ -15,22 +15,22 @@ data:
 source: {tokenizer: symbols}      # rare words are <rare> already
 target: {tokenizer: symbols}
 
-model:
-  source_embedding: {width: 128}
+model:                            # what short replies depend on is words more than their order
+  source_embedding: {width: 96}
   target_embedding: {width: 128}
-  encoder: {kind: rnn, cell: lstm, width: 128, bidirectional: true, dropout: 0.3}
+  encoder: {kind: bag, width: 128, dropout: 0.4}  # try: {kind: rnn, cell: lstm, width: 128, dropout: 0.3}
   decoder: {kind: luong, cell: lstm, width: 128, dropout: 0.3}
 
-task: {source_noise: {drop: 0.1}}  # a message is understood without some of its words
-batching: {tokens: 2048}
+task: {source_noise: {drop: 0.2}, label_smoothing: 0.1}  # a message is understood without some of its words
+batching: {tokens: 1024}
 
 training:
   epochs: 6
-  optimiser: {kind: adam, lr: 2e-3}
+  optimiser: {kind: adam, lr: 3e-3}
   schedule: {kind: cosine, warmup: 100}
   clip: 1.0
   log_every: 20
-  validate_every: 200
+  validate_every: 250
   metric: nll                     # the best validation is what is kept
 
 evaluation: {metrics: [exact], validate_examples: 0, show: 0}

@@ -25,7 +25,7 @@ from seqloom.errors import SeqloomError
 from seqloom.reply.responses import Polarity, Response, ResponseSet
 from seqloom.search.strategies import STRATEGIES
 
-WEIGHTS = tuple(step / 20 for step in range(21))  # of log P(r), those that are tried
+WEIGHTS = tuple(step / 20 for step in range(11))  # of log P(r), those that are tried: over a half rare replies win
 MOST_TUNED = 4_000  # messages that choose among them
 
 

@@ -35,9 +35,13 @@ from seqloom.reply.settings import ReplySettings
 from seqloom.reply.trigger import Trigger
 
 HELD_OUT = "held-out.jsonl"  # test exchanges, as they were written
-MOST: dict[Part, int] = {"train": 20_000, "test": 12_000}  # messages of a fair sample: for the trigger, to be judged
+MOST: dict[Part, int] = {
+    "train": 50_000,
+    "test": 20_000,
+}  # messages of a fair sample: for words and the trigger, to judge
+MOST_TRIGGERS = 20_000  # of these, how many the trigger learns from
 PARTS: tuple[Part, ...] = ("train", "dev", "test")
-FEWEST_PAIRS = 10
+FEWEST_RESPONSES = 2
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,9 @@ def train(
     responses, fates = _responses(cases, settings, wishes)
     wishes.tell(f"{len(responses):,} replies may be suggested, of {len({one.intent for one in responses}):,} intents")
     counts = _write_data(run, cases, responses)
-    wishes.tell(f"{counts['train']:,} pairs to learn from, {counts['dev']:,} to choose by, {counts['test']:,} held out")
+    wishes.tell(
+        f"{counts['train']:,} pairs to learn from, {counts['dev']:,} to choose by, {counts['test']:,} to judge by"
+    )
     wishes.tell("learning when a short reply is wanted")
     trigger = _trigger(cases, responses, settings)  # before the long training: it may find too little to learn from
     trained = train_model(run / "recipe.yaml", run=run / "model", settings=wishes.assignments, wishes=wishes.training)
@@ -189,12 +195,12 @@ def _write_data(run: Path, cases: Sequence[Case], responses: ResponseSet) -> Cou
         raise file_error(error, data, "make the folder") from None
     known = [(case, found) for case in cases if (found := true_response(case, responses)) is not None]
     pairs = {part: [(case.text, found.key) for case, found in known if case.part == part] for part in PARTS}
-    sent = {key for _, key in pairs["train"]}
-    if len(pairs["train"]) < FEWEST_PAIRS or not pairs["dev"] or not pairs["test"]:
+    sent = Counter(key for _, key in pairs["train"])
+    if len(sent) < FEWEST_RESPONSES or not pairs["dev"] or not pairs["test"]:
         counts = ", ".join(f"{len(some):,} in {part}" for part, some in pairs.items())
         what = f"too few messages have a reply that may be suggested: {counts}"
         raise SeqloomError("E_EMPTY", what, fix="more conversations, or larger split.dev and split.test")
-    pairs["train"] += [(RARE, one.key) for one in responses if one.key not in sent]  # so that the model has its words
+    pairs["train"] += [(RARE, one.key) for one in responses if not sent[one.key]]  # so that the model has its words
     for part, some in pairs.items():
         atomic_write(data / f"{part}.tsv", "".join(f"{text}\t{key}\n" for text, key in some).encode("utf-8"))
     test = [case for case in cases if case.part == "test"]
@@ -223,7 +229,7 @@ def _line(case: Case) -> str:
 
 def _trigger(cases: Iterable[Case], responses: ResponseSet, settings: ReplySettings) -> Trigger:
     """A message wants a short reply where it got one that R holds."""
-    some = [case for case in cases if case.part == "train" and case.drawn]
+    some = [case for case in cases if case.part == "train" and case.drawn][:MOST_TRIGGERS]
     wanted = [true_response(case, responses) is not None for case in some]
     return Trigger.fit([case.text for case in some], wanted, settings.trigger, settings.split.seed)
 
