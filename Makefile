@@ -10,11 +10,14 @@ TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 WORKERS ?= 2
 DATA ?= data
 
-.PHONY: demo test stories check bench bench-peers docs-test format clean
+.PHONY: demo demo-reply test stories check bench bench-peers docs-test format clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.installed-demo  ## train and look into a pronunciation model, in about five minutes
 	$(BIN)/seqloom demo
+
+demo-reply: $(VENV)/.installed-demo  ## train and judge suggestions of short replies on chats
+	$(BIN)/seqloom demo reply
 
 test: $(VENV)/.installed-dev  ## parts, laws, faults and pages; continuous integration runs the stories as well
 	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --ignore tests/stories --ignore tests/docs tests

@@ -91,6 +91,8 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
+    if name == "reply":  # a part of its own: `seqloom.reply.load(...)`
+        return import_module("seqloom.reply")
     raise AttributeError(f"module 'seqloom' has no attribute {name!r}")
 
 

@@ -17,7 +17,9 @@ WIDTH = 120  # columns of the attention map where there is no terminal to ask
 
 
 def command(
-    name: str = typer.Argument("pronunciation", metavar="[NAME]", help="pronunciation, dates, captions or digits."),
+    name: str = typer.Argument(
+        "pronunciation", metavar="[NAME]", help="pronunciation, dates, captions, digits or reply."
+    ),
     folder: Path = typer.Option(Path("demo"), "--folder", help="Where its files go, in a folder of the demo's name."),
     steps: int | None = typer.Option(None, "--steps", min=1, help="Train for so many steps instead of the recipe's."),
     device: str | None = typer.Option(None, "--device", help="auto, cpu, cuda, cuda:N or mps."),
@@ -30,6 +32,11 @@ def command(
     from seqloom.api.load import load
 
     started_at = time.monotonic()
+    if name == "reply":
+        from seqloom.cli.replied import run_demo
+
+        wishes = {"training.steps": steps, "runtime.device": device, "runtime.threads": threads}
+        return run_demo(folder / name, {key: value for key, value in wishes.items() if value}, replace, json)
     demo = api.find_demo(name)
     talk(f"{demo.name}: {demo.about}")
     place = api.prepare(demo, folder / demo.name)

@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, Response
 from seqloom.api.model import Model
 from seqloom.api.options import BEAMS, Options
 from seqloom.config import kind_of
-from seqloom.serve.languages import Detector, name_of
+from seqloom.data.languages import Detector, name_of
 from seqloom.serve.markup import Markup
 from seqloom.serve.runs import languages
 from seqloom.serve.service import Service, while_there

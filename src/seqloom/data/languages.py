@@ -1,12 +1,17 @@
-"""Languages of texts: their names, and which one a text is in. Codes are BCP 47; `en-ipa` is known by its `en`."""
+"""Languages of texts: their names, and which one a text is in. Codes are BCP 47; `en-ipa` is known by its `en`.
+
+Texts are told apart by py3langid, which the extra `serve` brings; nothing else here needs it.
+"""
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Collection
 from functools import cached_property
+from typing import Protocol
 
-from py3langid.langid import MODEL_FILE, LanguageIdentifier
+from seqloom.errors import SeqloomError
 
 NAMES = {
     "ar": "Arabic", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan", "cs": "Czech", "da": "Danish",
@@ -33,6 +38,10 @@ def name_of(code: str) -> str:
     return code if known is None else known if known and base(code) == code else f"{known} ({code})"
 
 
+class _Identifier(Protocol):
+    def rank(self, text: str) -> list[tuple[str, float]]: ...
+
+
 class Detector:
     """Says which of all languages it knows a text is in, or which of some."""
 
@@ -40,8 +49,15 @@ class Detector:
         self._lock = threading.Lock()
 
     @cached_property
-    def _identifier(self) -> LanguageIdentifier:
-        return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    def _identifier(self) -> _Identifier:
+        """E_EXTRA where py3langid is not installed."""
+        try:
+            langid = importlib.import_module("py3langid.langid")
+        except ImportError as error:
+            what = f"telling languages apart needs the package py3langid ({error})"
+            raise SeqloomError("E_EXTRA", what, fix="pip install 'seqloom[serve]'") from None
+        found: _Identifier = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
+        return found
 
     def ranked(self, text: str, among: Collection[str] = ()) -> list[tuple[str, float]]:
         """(code, confidence from 0 to 100), the likeliest first; `among` codes whose base is known, or all."""
