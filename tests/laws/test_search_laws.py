@@ -25,6 +25,7 @@ NORMALISATIONS: dict[str, list[Settings]] = {
     "none": [LENGTHS.settings("none")],
     "mean": [LENGTHS.settings("mean")],
     "gnmt": [LENGTHS.settings({"kind": "gnmt", "alpha": alpha}) for alpha in (0.0, 0.6, 1.5)],
+    "power": [LENGTHS.settings({"kind": "power", "alpha": alpha}) for alpha in (0.0, 0.6, 1.0)],
 }
 STRATEGY_CASES: dict[str, list[dict[str, object]]] = {
     "greedy": [{}],

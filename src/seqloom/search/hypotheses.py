@@ -57,6 +57,10 @@ class Normalisation(ABC):
         """Scores of hypotheses with so many `tokens` (EOS not counted); T is at least 1, as `length` says."""
         return log_probs / self.divisor(tokens.clamp(min=1).to(log_probs.dtype))
 
+    def live(self, log_probs: Float[Tensor, "*shape"], tokens: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        """Scores of hypotheses that have not ended: the same, where T does not count the end."""
+        return self.score(log_probs, tokens)
+
     def log_prob(self, scores: Float[Tensor, "*shape"], tokens: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """What had this score: the inverse of `score`."""
         return scores * self.divisor(tokens.clamp(min=1).to(scores.dtype))
@@ -108,4 +112,27 @@ class Gnmt(Normalisation):
         return ((5 + lengths) / 6) ** self.alpha
 
 
-LENGTHS: Table[Normalisation] = Table("lengths", {"none": Unnormalised, "mean": Mean, "gnmt": Gnmt})
+class Power(Normalisation):
+    """score = log_prob / (T + 1)^alpha, the end counted as one token more: as Marian and Hugging Face rank outputs."""
+
+    class Settings(config.Settings):
+        kind: Literal["power"] = "power"
+        alpha: float = Field(default=1.0, ge=0, le=10)
+
+    def __init__(self, settings: Settings) -> None:
+        self.alpha = settings.alpha
+
+    def score(self, log_probs: Float[Tensor, "*shape"], tokens: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        return log_probs / self.divisor(tokens.to(log_probs.dtype))
+
+    def live(self, log_probs: Float[Tensor, "*shape"], tokens: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        return self.score(log_probs, (tokens - 1).clamp(min=0))
+
+    def log_prob(self, scores: Float[Tensor, "*shape"], tokens: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        return scores * self.divisor(tokens.to(scores.dtype))
+
+    def divisor(self, lengths: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        return (lengths + 1) ** self.alpha
+
+
+LENGTHS: Table[Normalisation] = Table("lengths", {"none": Unnormalised, "mean": Mean, "gnmt": Gnmt, "power": Power})
