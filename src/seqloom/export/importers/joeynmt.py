@@ -97,6 +97,8 @@ def _stack(part: Mapping[str, object], where: str) -> Raw:
     activation = str(part.get("activation", "relu"))
     if activation not in ACTIVATIONS:
         raise refused(TOOL, f"activation: {activation}", where)
+    if "layer_norm" not in part:  # what JoeyNMT then does differs between encoder and decoder
+        raise refused(TOOL, "an encoder or decoder that does not say its layer_norm", where)
     if part.get("alpha", 1.0) != 1.0:
         raise refused(TOOL, f"alpha: {part['alpha']}", where)
     embeddings = _part(part, "embeddings")
@@ -105,7 +107,7 @@ def _stack(part: Mapping[str, object], where: str) -> Raw:
         "heads": _whole(part, "num_heads", 8),
         "feedforward": _whole(part, "ff_size", 2048),
         "activation": ACTIVATIONS[activation],
-        "norm": str(part.get("layer_norm", "post")),
+        "norm": str(part["layer_norm"]),
         "epsilon": 1e-6,
         "scale_embedding": bool(embeddings.get("scale", False)),
     }
