@@ -1,4 +1,4 @@
-"""Write the tables of docs/gallery from the catalogue of public sets and from the files that `recipes/measure.py` wrote.
+"""Write the tables of docs/gallery from the catalogue of public sets and the files that `recipes/measure.py` wrote.
 
 python docs/gallery.py          # rewrite the blocks between their markers
 python docs/gallery.py --check  # say whether they are up to date
@@ -42,7 +42,7 @@ PAGES = {
         ("multi30k",),
         tuple(
             f"translation-{name}"
-            for name in "vector reversed context joint bahdanau luong feeding transformer".split()
+            for name in ["vector", "reversed", "context", "joint", "bahdanau", "luong", "feeding", "transformer"]
         ),
     ),
     "larger-translation": Page(

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PEOPLE = "anna bruno clara david elena felix greta hugo".split()
-PLACES = "garden kitchen hall office barn attic cellar library".split()
-THINGS = "apple lamp book key basket rope".split()
+PEOPLE = ["anna", "bruno", "clara", "david", "elena", "felix", "greta", "hugo"]
+PLACES = ["garden", "kitchen", "hall", "office", "barn", "attic", "cellar", "library"]
+THINGS = ["apple", "lamp", "book", "key", "basket", "rope"]
 GOES = ("went to", "walked to", "moved to", "ran to")
 NUMBERS = ("none", "one", "two", "three", "four", "five", "six")
 KINDS = ("fact", "two facts", "counting", "negation")
@@ -139,7 +139,9 @@ def main() -> None:
     kinds = IN_THE_STORY if given.facts else KINDS
     given.out.mkdir(parents=True, exist_ok=True)
     known: set[str] = set()
-    for number, (part, count) in enumerate({"test": given.count // 10, "dev": given.count // 10, "train": given.count}.items()):
+    for number, (part, count) in enumerate(
+        {"test": given.count // 10, "dev": given.count // 10, "train": given.count}.items()
+    ):
         lines = stories(count, kinds, 1000 * given.seed + number, known)
         (given.out / f"{part}.tsv").write_text("".join(lines), encoding="utf-8")
         print(f"{part}: {len(lines):,} stories")

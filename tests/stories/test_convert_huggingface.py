@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from foreign import TRIED, huggingface_folder
 
 import seqloom
+from foreign import TRIED, huggingface_folder
 from seqloom.batch import Tokens
 from seqloom.errors import SeqloomError
 from seqloom.models.generator import Generator

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-import pickle
 import zipfile
 from pathlib import Path
 
@@ -15,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+
 from commands import Command
 from foreign import TRIED, pieces_of, sentencepiece_model
-
 from seqloom.api.convert import convert
 from seqloom.api.load import load
 from seqloom.batch import Tokens
@@ -52,7 +51,9 @@ class Marian:
     def _layers(self, side: str, count: int, x: Array, memory: Array | None) -> Array:
         for number in range(1, count + 1):
             name = f"{side}_l{number}"
-            x = self._around(x, f"{name}_self_Wo", lambda y, n=name: self._attended(f"{n}_self", y, y, memory is not None))
+            x = self._around(
+                x, f"{name}_self_Wo", lambda y, n=name: self._attended(f"{n}_self", y, y, memory is not None)
+            )
             if memory is not None:
                 x = self._around(
                     x, f"{name}_context_Wo", lambda y, n=name: self._attended(f"{n}_context", y, memory, False)
@@ -125,7 +126,13 @@ def settings_of(pre: bool, **changes: object) -> dict[str, object]:
         "transformer-heads": HEADS,
         "transformer-dim-ffn": INNER,
         "transformer-ffn-activation": "swish",
-        **dict(zip(("transformer-preprocess", "transformer-postprocess", "transformer-postprocess-top"), around, strict=True)),
+        **dict(
+            zip(
+                ("transformer-preprocess", "transformer-postprocess", "transformer-postprocess-top"),
+                around,
+                strict=True,
+            )
+        ),
         "tied-embeddings-all": True,
         "beam-size": 3,
         "normalize": 0.6,
@@ -216,7 +223,7 @@ def test_files_that_lie_are_refused(tmp_path: Path) -> None:
     np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (10**12,)})
     for data, told in (
         (header.getvalue() + b"1234", "tells of 4,000,000,000,000"),
-        (pickle.dumps([1]), "not a NumPy array"),
+        (b"\x80\x04K\x01.", "not a NumPy array"),
     ):
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("x.npy", data)

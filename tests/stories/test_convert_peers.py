@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import torch
-from foreign import pieces_of, randomised, sentencepiece_model
 from safetensors.torch import save_file
 
+from foreign import pieces_of, randomised, sentencepiece_model
 from seqloom.api.convert import convert
 from seqloom.api.load import load
 from seqloom.api.model import Model
@@ -22,7 +22,7 @@ from seqloom.batch import Tokens
 from seqloom.errors import SeqloomError
 from seqloom.specials import BOS, EOS
 
-WORDS = {"source": "a b c d e f".split(), "target": "u v w x y z".split()}
+WORDS = {"source": ["a", "b", "c", "d", "e", "f"], "target": ["u", "v", "w", "x", "y", "z"]}
 READ, SAID = ["a", "d", "unheard", "b"], ["w", "u", "z"]
 
 
@@ -141,7 +141,13 @@ def onmt_folder(folder: Path, **changes: object) -> Any:
         setattr(options, key, value)
     unsaid = {"dropout": [0.0], "attention_dropout": [0.0], "use_ckpting": [], "quant_layers": []}
     unsaid |= {"freeze_word_vecs_enc": False, "freeze_word_vecs_dec": False, "parallel_gpu": 1, "optim": "adam"}
-    unsaid |= {"freeze_encoder": False, "freeze_decoder": False, "lora_layers": [], "parallel_mode": "", "self_attn_type": "scaled-dot"}
+    unsaid |= {
+        "freeze_encoder": False,
+        "freeze_decoder": False,
+        "lora_layers": [],
+        "parallel_mode": "",
+        "self_attn_type": "scaled-dot",
+    }
     for key, value in unsaid.items():
         setattr(options, key, value)
     vocabulary = {side: [*ONMT_SPECIALS, *words] for side, words in WORDS.items()}

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import Command
 
+from commands import Command
 from seqloom.api.public.catalogue import SETS
 from seqloom.api.public.prepare import prepare
 from seqloom.api.public.upstream import READINGS
@@ -36,7 +36,9 @@ def multi30k(folder: Path) -> None:
 
 
 def enja(folder: Path) -> None:
-    put(folder, **{f"{part}.{side}": f"{part} {side} .\n" for part in ("train", "dev", "test") for side in ("en", "ja")})
+    put(
+        folder, **{f"{part}.{side}": f"{part} {side} .\n" for part in ("train", "dev", "test") for side in ("en", "ja")}
+    )
 
 
 def scan(folder: Path) -> None:
@@ -53,7 +55,7 @@ def django(folder: Path) -> None:
 
 def e2e(folder: Path) -> None:
     text = 'mr,ref\n"name[The Mill], food[Thai]","The Mill, by the ""old"" river, is Thai."\n'
-    put(folder, **{name: text for name in ("trainset.csv", "devset.csv", "testset_w_refs.csv")})
+    put(folder, **dict.fromkeys(("trainset.csv", "devset.csv", "testset_w_refs.csv"), text))
 
 
 def advising(folder: Path) -> None:
@@ -71,9 +73,9 @@ def advising(folder: Path) -> None:
 
 def webnlg(folder: Path) -> None:
     entry = (
-        '<benchmark><entries><entry category="{}" eid="Id1"><modifiedtripleset><mtriple>Old_Mill | river | Lune</mtriple>'
-        "<mtriple>Old_Mill | floors | 3</mtriple></modifiedtripleset><lex>The Old Mill has 3\nfloors.</lex>"
-        "<lex>By the Lune.</lex></entry></entries></benchmark>"
+        '<benchmark><entries><entry category="{}" eid="Id1"><modifiedtripleset>'
+        "<mtriple>Old_Mill | river | Lune</mtriple><mtriple>Old_Mill | floors | 3</mtriple></modifiedtripleset>"
+        "<lex>The Old Mill has 3\nfloors.</lex><lex>By the Lune.</lex></entry></entries></benchmark>"
     )
     for part, category in (("train", "Building"), ("dev", "Building"), ("test", "Building")):
         put(folder, **{f"{part}/one.xml": entry.format(category), f"{part}/two.xml": entry.format("Unseen")})
@@ -88,7 +90,10 @@ def pydocs(folder: Path) -> None:
     entry = '#: a\nmsgid ""\n"Open the "\n"file \\"x\\"."\nmsgstr "Ouvre le fichier « x »."\n'
     fuzzy = '#, fuzzy\nmsgid "Not yet sure."\nmsgstr "Pas encore."\n'
     header = 'msgid ""\nmsgstr "Language: fr\\n"\n'
-    put(folder, **{f"library/part{i}.po": "\n".join([header, entry, fuzzy, 'msgid "Untold."\nmsgstr ""\n']) for i in range(60)})
+    put(
+        folder,
+        **{f"library/part{i}.po": "\n".join([header, entry, fuzzy, 'msgid "Untold."\nmsgstr ""\n']) for i in range(60)},
+    )
 
 
 def tatoeba(folder: Path) -> None:
@@ -110,21 +115,34 @@ def dailydialog(folder: Path) -> None:
 
 
 def scitldr(folder: Path) -> None:
-    paper = {"paper_id": "p1", "title": "Mills", "source": ["Mills turn.", "We say why."], "target": ["Water.", "Wind."]}
+    paper = {
+        "paper_id": "p1",
+        "title": "Mills",
+        "source": ["Mills turn.", "We say why."],
+        "target": ["Water.", "Wind."],
+    }
     put(folder, **{f"{part}.jsonl": json.dumps(paper) + "\n" for part in ("train", "dev")})
 
 
 def plain(*names: str, text: str) -> Callable[[Path], None]:
-    return lambda folder: put(folder, **{name: text for name in names})
+    return lambda folder: put(folder, **dict.fromkeys(names, text))
 
 
 G2P = [
     f"data/{size}/{language}_{part}.tsv"
-    for size, languages in {"high": ["eng_us"], "medium": ["fre", "dut", "kor", "jpn_hira"], "low": ["ice", "ita", "ady"]}.items()
+    for size, languages in {
+        "high": ["eng_us"],
+        "medium": ["fre", "dut", "kor", "jpn_hira"],
+        "low": ["ice", "ita", "ady"],
+    }.items()
     for language in languages
     for part in ("train", "dev", "test")
 ]
-INFLECTION = [f"task1/all/{language}-{part}" for language in ("english", "german", "finnish", "turkish", "spanish") for part in ("train-high", "dev", "test")]
+INFLECTION = [
+    f"task1/all/{language}-{part}"
+    for language in ("english", "german", "finnish", "turkish", "spanish")
+    for part in ("train-high", "dev", "test")
+]
 # For each set: a writer of tiny upstream files, one file that becomes of them, and its lines.
 UPSTREAM: dict[str, tuple[Callable[[Path], None], str, list[str]]] = {
     "multi30k": (multi30k, "test2016.de.gz", ["test_2016_flickr de a", "test_2016_flickr de b"]),
@@ -205,7 +223,7 @@ def test_upstream_files_become_what_the_recipe_reads(name: str, tmp_path: Path) 
     first = (tmp_path / "out" / file).read_bytes()
     prepare(name, tmp_path / "upstream", tmp_path / "out", any_count=True)
     assert (tmp_path / "out" / file).read_bytes() == first, "the same bytes every time"
-    with pytest.raises(SeqloomError, match="lines,.*are expected") as refused:
+    with pytest.raises(SeqloomError, match=r"lines, .* are expected") as refused:
         prepare(name, tmp_path / "upstream", tmp_path / "other")
     assert refused.value.code == "E_DATA"
 
@@ -230,7 +248,9 @@ def test_documentation_is_split_by_document(tmp_path: Path) -> None:
     assert sum(map(len, parts)) == 60
     assert parts[0]
     assert parts[1] + parts[2]
-    assert {line.split("\t", 1)[1] for part in parts for line in part} == {'Open the file "x".\tOuvre le fichier « x ».'}
+    assert {line.split("\t", 1)[1] for part in parts for line in part} == {
+        'Open the file "x".\tOuvre le fichier « x ».'
+    }
 
 
 def test_files_in_the_recipes_form_are_counted_and_linked(tmp_path: Path, seqloom: Command) -> None:
@@ -242,7 +262,9 @@ def test_files_in_the_recipes_form_are_counted_and_linked(tmp_path: Path, seqloo
     assert taken.code == 0
     assert "linked 3 files" in taken.err
     assert (tmp_path / "out" / "dev.tsv").resolve() == (tmp_path / "mine" / "dev.tsv").resolve()
-    again = seqloom("data", "prepare", "translit-ar-en", tmp_path / "mine", "-o", tmp_path / "out", "--any-count", "--json")
+    again = seqloom(
+        "data", "prepare", "translit-ar-en", tmp_path / "mine", "-o", tmp_path / "out", "--any-count", "--json"
+    )
     assert json.loads(again.out)["differing"] == ["train.tsv", "dev.tsv", "test.tsv"]
 
 
@@ -279,7 +301,13 @@ def test_recipes_that_the_list_names_are_there() -> None:
     ],
 )
 def test_what_cannot_be_done_is_told(
-    arguments: list[str], code: str, exit_code: int, told: str, tmp_path: Path, seqloom: Command, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str],
+    code: str,
+    exit_code: int,
+    told: str,
+    tmp_path: Path,
+    seqloom: Command,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert told in seqloom("data", *arguments).refused(code, exit_code)

@@ -35,7 +35,9 @@ def command(
         say.as_json(made.as_dict())
         return
     source, target = made.vocabularies
-    say.talk(f"wrote {made.folder}: a {made.tool} model of {made.parameters:,} parameters, {source:,}/{target:,} pieces")
+    say.talk(
+        f"wrote {made.folder}: a {made.tool} model of {made.parameters:,} parameters, {source:,}/{target:,} pieces"
+    )
     for note in made.notes:
         say.talk(f"  {note}")
     say.talk("  predict with: " + say.to_type(f"seqloom predict {shlex.quote(str(made.folder))}"))

@@ -15,7 +15,7 @@ Activation = Literal["relu", "gelu", "silu", "swiglu"]
 
 
 class FeedForward(nn.Module):
-    """W_2 f(W_1 x), f = relu (Vaswani 2017), gelu or silu (also called swish); swiglu: W_2 (silu(W_1 x) * (W_3 x)) (Shazeer 2020)."""
+    """W_2 f(W_1 x), f = relu (Vaswani 2017), gelu, silu (swish); swiglu: W_2 (silu(W_1 x) * (W_3 x)) (Shazeer 2020)."""
 
     def __init__(self, width: int, inner: int, activation: Activation, dropout: float) -> None:
         super().__init__()

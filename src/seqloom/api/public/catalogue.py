@@ -91,7 +91,7 @@ SETS: dict[str, PublicSet] = {
         "words and their phones in eight languages",
         "GitHub: sigmorphon/2021-task1, data",
         "CC BY-SA 3.0",
-        "Ashby et al. 2021, Results of the Second SIGMORPHON Shared Task on Multilingual Grapheme-to-Phoneme Conversion",
+        "Ashby et al. 2021, Results of the Second SIGMORPHON Shared Task on Grapheme-to-Phoneme Conversion",
         {
             f"{size}/{language}_{part}.tsv.gz": count
             for size, languages, counts in (
@@ -254,7 +254,7 @@ SETS: dict[str, PublicSet] = {
     ),
     "emoji-captions": PublicSet(
         "emoji pictures and their names",
-        "the Twemoji artwork (emoji-datasource-twitter 16.0.0) and the names of Unicode CLDR (unicode-emoji-json 0.9.0)",
+        "Twemoji artwork (emoji-datasource-twitter 16.0.0), names of Unicode CLDR (unicode-emoji-json 0.9.0)",
         "artwork CC BY 4.0, names Unicode data licence",
         "Twemoji; Unicode CLDR",
         {"captions.tsv": 3_487, "images32.zip": 0},

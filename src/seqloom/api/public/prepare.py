@@ -1,4 +1,4 @@
-"""`seqloom data prepare NAME PATH`: upstream files, or files that are in a recipe's form already, laid out and counted."""
+"""`seqloom data prepare NAME PATH`: upstream files, or files in a recipe's form already, laid out and counted."""
 
 from __future__ import annotations
 

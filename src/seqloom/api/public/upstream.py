@@ -71,9 +71,7 @@ def scan(folder: Path) -> Made:
 
     splits = {"simple": "simple_split", "length": "length_split", "addprim_jump": "add_prim_split"}
     return {
-        f"{ours}_{part}.tsv.gz": pairs(
-            found(folder, f"{inner}/tasks_{part}_{ours}.txt", f"tasks_{part}_{ours}.txt")
-        )
+        f"{ours}_{part}.tsv.gz": pairs(found(folder, f"{inner}/tasks_{part}_{ours}.txt", f"tasks_{part}_{ours}.txt"))
         for ours, inner in splits.items()
         for part in ("train", "test")
     }

@@ -1,4 +1,4 @@
-"""An OpenNMT-py Transformer, saved as safetensors in OpenNMT-py's own environment (docs/howto/convert.md has the lines).
+"""An OpenNMT-py Transformer, saved as safetensors in its own environment (docs/howto/convert.md has the lines).
 
 A folder with model.safetensors (generator included), options.json, src.vocab and tgt.vocab (a piece a line, in the
 order of their ids); source.spm and target.spm where its texts were cut by sentencepiece. Its sources have no end.
