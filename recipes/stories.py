@@ -119,7 +119,8 @@ def story(draw: random.Random, kind: str) -> tuple[str, str, str] | None:
 
 def stories(count: int, kinds: tuple[str, ...], seed: int, known: set[str]) -> list[str]:
     """So many lines, kinds in equal shares, no story twice and none that is known already."""
-    draw, lines = random.Random(seed), []
+    draw = random.Random(seed)
+    lines: list[str] = []
     while len(lines) < count:
         kind = kinds[len(lines) % len(kinds)]
         found = story(draw, kind)

@@ -279,3 +279,11 @@ def test_best_first_says_when_the_budget_ran_out() -> None:
         assert not result.exact
         assert result.expansions <= 40
         assert result.hypothesis.score >= found[0].score
+
+
+def test_power_counts_the_end_of_what_has_ended_and_only_of_that() -> None:
+    power = LENGTHS.build(LENGTHS.settings({"kind": "power", "alpha": 2.0}))
+    log_probs, tokens = torch.tensor([-8.0, -8.0]), torch.tensor([3, 0])
+    assert power.score(log_probs, tokens).tolist() == [-0.5, -8.0]  # 8 / (3 + 1)^2, 8 / (0 + 1)^2
+    assert power.live(log_probs, tokens).tolist() == pytest.approx([-8 / 9, -8.0])  # 8 / 3^2
+    assert power.log_prob(power.score(log_probs, tokens), tokens).tolist() == [-8.0, -8.0]

@@ -339,8 +339,9 @@ def test_a_model_from_elsewhere_does_what_sentencepiece_does_with_it(tmp_path: P
     tokenizer = trained("sentencepiece")
     theirs = sentencepiece.SentencePieceProcessor(model_file=from_elsewhere())
     for text in [*TEXTS[:5], "ﬁne   ＡＢＣ", "żółw"]:
-        assert tokenizer.encode(text) == theirs.encode(text, out_type=str)
-        assert tokenizer.decode(tokenizer.encode(text)) == theirs.decode(theirs.encode(text)).strip() or "żó" in text
+        pieces = theirs.encode(text, out_type=str)
+        assert tokenizer.encode(text) == pieces
+        assert tokenizer.decode(pieces) == theirs.decode_pieces(pieces).strip()
     assert tokenizer.decode(tokenizer.encode("ﬁne   ＡＢＣ")) == "fine ABC", "its own normalisation, and no other"
     tokenizer.save(tmp_path)
     again = TOKENIZERS["sentencepiece"].load(chosen("sentencepiece", model="gone.model"), tmp_path)
