@@ -198,10 +198,11 @@ def test_law_6_log_prob_equals_forced_decoding(strategy: Settings, kind: str | N
 @every_normalisation
 def test_law_6_score_is_log_prob_over_the_divisor_of_length(normalisation: Settings) -> None:
     scorer, sources = Oracle(words=4), some_sources(6)
-    divisor = LENGTHS.build(normalisation).divisor
+    built = LENGTHS.build(normalisation)
     for hypotheses in search(scorer, sources, Beam.Settings(size=4, n_best=4, length=normalisation)):
         for h in hypotheses:
-            expected = h.log_prob / float(divisor(torch.tensor(float(length(h.tokens)), dtype=torch.float64)))
+            counted = max(length(h.tokens), len(h.tokens) + built.end)
+            expected = h.log_prob / float(built.divisor(torch.tensor(float(counted), dtype=torch.float64)))
             assert h.score == pytest.approx(expected, abs=1e-10)
         ended = [h.score for h in hypotheses if not h.truncated]
         assert ended == sorted(ended, reverse=True)

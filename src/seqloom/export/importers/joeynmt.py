@@ -25,6 +25,7 @@ from seqloom.export.importers.foreign import (
     usual_specials,
 )
 from seqloom.files import read_bounded
+from seqloom.shapes import Float, Tensor
 
 TOOL = "JoeyNMT"
 CONFIG, WEIGHTS = "config.yaml", "model.safetensors"
@@ -75,7 +76,7 @@ def read(folder: Path) -> Foreign:
     )
 
 
-def _tensor(found: weights.Weights, name: str, folder: Path) -> weights.Tensor:
+def _tensor(found: weights.Weights, name: str, folder: Path) -> Float[Tensor, "..."]:
     if f"{name}.weight" not in found:
         raise SeqloomError("E_BUNDLE", f"the weights lack {name}.weight", where=str(folder / WEIGHTS))
     return found[f"{name}.weight"]
