@@ -226,6 +226,16 @@ def test_upstream_files_become_what_the_recipe_reads(name: str, tmp_path: Path) 
     with pytest.raises(SeqloomError, match=r"lines, .* are expected") as refused:
         prepare(name, tmp_path / "upstream", tmp_path / "other")
     assert refused.value.code == "E_DATA"
+    assert not [path for path in (tmp_path / "other").rglob("*") if path.is_file()]
+
+
+def test_the_queries_may_come_as_one_table(tmp_path: Path) -> None:
+    header = "question_split\tquery_split\tquestion\tsql\tquestion_template\tsql_template\n"
+    rows = [f"{part}\tx\twho is {part} ?\tSELECT {part} ;\t-\t-\n" for part in ("dev", "train", "exclude", "test")]
+    put(tmp_path / "upstream", **{"advising.tsv": header + "".join(rows)})
+    prepare("text2sql-advising", tmp_path / "upstream", tmp_path / "out", any_count=True)
+    for part in ("train", "dev", "test"):
+        assert lines_in(tmp_path / "out" / f"{part}.tsv.gz") == [f"who is {part} ?\tSELECT {part} ;"]
 
 
 def test_no_sentence_stands_on_both_sides_of_a_split(tmp_path: Path) -> None:

@@ -50,7 +50,13 @@ def prepare(name: str, path: str | Path, output: str | Path | None = None, *, an
         raise SeqloomError("E_USAGE", "the upstream files stand there", where=str(goal), fix="another --output")
     made = READINGS[name](place)
     counts = {file: _written(goal / file, lines) for file, lines in made.items()}
-    return Prepared(goal, counts, linked=False, differing=_differing(known, counts, goal, any_count))
+    try:
+        differing = _differing(known, counts, place, any_count)
+    except SeqloomError:
+        for file in counts:  # what was refused is not left lying about
+            (goal / file).unlink()
+        raise
+    return Prepared(goal, counts, linked=False, differing=differing)
 
 
 def _written(path: Path, lines: Iterable[str]) -> int:

@@ -126,7 +126,7 @@ def advising(folder: Path) -> Made:
 
 def _advising_table(path: Path) -> Made:
     rows = [line.split("\t") for line in lines_of(path)]
-    return {f"{part}.tsv.gz": (tsv(*row[2:4]) for row in rows if row[0] == part) for part in PARTS}
+    return {f"{part}.tsv.gz": iter([tsv(*row[2:4]) for row in rows if row[0] == part]) for part in PARTS}
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
