@@ -189,6 +189,8 @@ def test_the_command_tells_what_it_made(tmp_path: Path, seqloom: Command) -> Non
     said = seqloom("predict", tmp_path / "ours", "--text", "rain falls")
     assert said.code == 0
     assert len(said.out.splitlines()) == 1
+    assert seqloom("export", tmp_path / "ours", "--to", "ctranslate2").code == 0
+    assert seqloom("explain", tmp_path / "ours", "rain falls").code == 0, "what is exported stands beside the bundle"
     again = seqloom("convert", tmp_path / "marian", "-o", tmp_path / "ours", "--json")
     assert json.loads(again.out)["tool"] == "Marian"
 
@@ -233,6 +235,13 @@ def test_files_that_lie_are_refused(tmp_path: Path) -> None:
     path.write_bytes(b"PK\x03\x04 not a zip")
     with pytest.raises(SeqloomError, match="not a whole archive"):
         read_archive(path)
+
+
+def test_a_trained_run_is_not_written_over(tmp_path: Path, run: Path, seqloom: Command) -> None:
+    written(tmp_path / "marian")
+    before = (run / "bundle" / "card.json").read_bytes()
+    assert "something else" in seqloom("convert", tmp_path / "marian", "-o", run).refused("E_USAGE", 2)
+    assert (run / "bundle" / "card.json").read_bytes() == before
 
 
 def test_what_is_no_model_is_refused(tmp_path: Path, seqloom: Command) -> None:

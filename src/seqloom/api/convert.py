@@ -36,7 +36,7 @@ FIX = "docs/howto/convert.md says which files each tool's model needs"
 
 @dataclass(frozen=True)
 class Converted:
-    """The new bundle and what it was made of."""
+    """The folder of the new bundle, and what it was made of."""
 
     folder: Path
     tool: str
@@ -47,7 +47,7 @@ class Converted:
     def as_dict(self) -> dict[str, Plain]:
         source, target = self.vocabularies
         return {
-            "bundle": str(self.folder),
+            "folder": str(self.folder),
             "tool": self.tool,
             "parameters": self.parameters,
             "vocabularies": {"source": source, "target": target},
@@ -56,12 +56,14 @@ class Converted:
 
 
 def convert(path: str | Path, output: str | Path | None = None, tool: str | None = None) -> Converted:
-    """Write the bundle of another tool's model (default `runs/NAME`); `tool` is told from the files where not given."""
+    """Write a folder with the bundle of another tool's model (default `runs/NAME`), to be used as a run is; `tool` is
+    told from the files where it is not given."""
     place = Path(path)
     foreign = _reader(place, tool)(place)
     goal = Path(output) if output is not None else Path("runs") / foreign.name
-    if goal.exists() and not (goal / bundle.CARD).is_file():
-        what = "something else than a bundle stands here"
+    inner = goal / "bundle"  # as in a run: what is exported later stands beside it
+    if goal.exists() and ((goal / bundle.RECIPE).exists() or not (inner / bundle.CARD).is_file()):  # a trained run, too
+        what = "something else than a converted model stands here"
         raise SeqloomError("E_USAGE", what, where=str(goal), fix="name another folder with --output")
     recipe = recipe_of(foreign)
     source = _codec(recipe.source, foreign.source)
@@ -72,7 +74,7 @@ def convert(path: str | Path, output: str | Path | None = None, tool: str | None
     fill(network, foreign)
     count = parameters(network)
     bundle.save(
-        goal,
+        inner,
         recipe=render_yaml(recipe),
         tensors=weights.of_model(network),
         extras=lambda folder: save_codecs(recipe, codecs, folder),

@@ -13,7 +13,7 @@ from seqloom.cli import say
 def command(
     model: Path = typer.Argument(..., metavar="MODEL", help="A model's folder, or a Marian .npz."),
     output: Path | None = typer.Option(
-        None, "--output", "-o", metavar="DIR", help="The bundle to write; runs/NAME by default."
+        None, "--output", "-o", metavar="DIR", help="The folder to write; runs/NAME by default."
     ),
     tool: str | None = typer.Option(
         None,
