@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from seqloom.api.bench import bench
     from seqloom.api.compare import compare
+    from seqloom.api.convert import convert
     from seqloom.api.distill import Distillation, distill
     from seqloom.api.engine import Engine, load_engine
     from seqloom.api.evaluate import RunEvaluation, evaluate, evaluate_files
@@ -36,6 +37,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "bench": "seqloom.api.bench",
     "compare": "seqloom.api.compare",
+    "convert": "seqloom.api.convert",
     "distill": "seqloom.api.distill",
     "Distillation": "seqloom.api.distill",
     "Engine": "seqloom.api.engine",
@@ -72,6 +74,7 @@ __all__ = [
     "SeqloomError",
     "bench",
     "compare",
+    "convert",
     "distill",
     "evaluate",
     "evaluate_files",

@@ -19,6 +19,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/howto").glob("*.md"))]
+DOCUMENTS += sorted((ROOT / "docs/gallery").glob("*.md"))
 BLOCK = re.compile(
     r"(?:<!-- docs-test: (?P<directive>.+?) -->\s*\n)?^```(?P<language>\w+)[^\n]*\n(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,

@@ -409,6 +409,7 @@ def _stack_cases() -> Iterator[Case]:
     def decoder(kind: str, **wanted: object) -> Raw:
         return small(DECODERS, kind, **{"layers": 2, **wanted})
 
+    halves = {"kind": "sinusoidal", "layout": "halves", "reaching": True}
     learned, wide = {"kind": "learned", "max_length": 16}, {"kind": "learned", "width": WIDTH + 2}
     options: list[Raw] = [
         {"norm": "pre", "positions": "sinusoidal", "activation": "relu", "scale_embedding": False},
@@ -416,9 +417,11 @@ def _stack_cases() -> Iterator[Case]:
         {"norm": "pre", "positions": "rotary", "activation": "swiglu"},
         {"norm": "post", "positions": "rotary", "activation": "relu", "heads": 1, "layers": 1},
         {"norm": "pre", "positions": learned, "activation": "swiglu", "heads": 4, "width": 8},
+        {"norm": "post", "positions": halves, "activation": "silu", "epsilon": 1e-3},
     ]
     for number, chosen in enumerate(options):
-        both = {"encoder": encoder("transformer", **chosen), "decoder": decoder("transformer", **chosen)}
+        ends: Raw = {"reads_end": False} if number == 5 else {}
+        both = {"encoder": encoder("transformer", **chosen, **ends), "decoder": decoder("transformer", **chosen)}
         embedding = "onehot" if number == 3 else wide if number == 4 else {"kind": "learned", "width": WIDTH}
         yield Case(f"transformer{number}", model(**both, source_embedding=embedding, target_embedding=embedding))
     for kind in ENCODERS:

@@ -25,6 +25,7 @@ NORMALISATIONS: dict[str, list[Settings]] = {
     "none": [LENGTHS.settings("none")],
     "mean": [LENGTHS.settings("mean")],
     "gnmt": [LENGTHS.settings({"kind": "gnmt", "alpha": alpha}) for alpha in (0.0, 0.6, 1.5)],
+    "power": [LENGTHS.settings({"kind": "power", "alpha": alpha}) for alpha in (0.0, 0.6, 1.0)],
 }
 STRATEGY_CASES: dict[str, list[dict[str, object]]] = {
     "greedy": [{}],
@@ -197,10 +198,11 @@ def test_law_6_log_prob_equals_forced_decoding(strategy: Settings, kind: str | N
 @every_normalisation
 def test_law_6_score_is_log_prob_over_the_divisor_of_length(normalisation: Settings) -> None:
     scorer, sources = Oracle(words=4), some_sources(6)
-    divisor = LENGTHS.build(normalisation).divisor
+    built = LENGTHS.build(normalisation)
     for hypotheses in search(scorer, sources, Beam.Settings(size=4, n_best=4, length=normalisation)):
         for h in hypotheses:
-            expected = h.log_prob / float(divisor(torch.tensor(float(length(h.tokens)), dtype=torch.float64)))
+            counted = max(length(h.tokens), len(h.tokens) + built.end)
+            expected = h.log_prob / float(built.divisor(torch.tensor(float(counted), dtype=torch.float64)))
             assert h.score == pytest.approx(expected, abs=1e-10)
         ended = [h.score for h in hypotheses if not h.truncated]
         assert ended == sorted(ended, reverse=True)
@@ -278,3 +280,11 @@ def test_best_first_says_when_the_budget_ran_out() -> None:
         assert not result.exact
         assert result.expansions <= 40
         assert result.hypothesis.score >= found[0].score
+
+
+def test_power_counts_the_end_of_what_has_ended_and_only_of_that() -> None:
+    power = LENGTHS.build(LENGTHS.settings({"kind": "power", "alpha": 2.0}))
+    log_probs, tokens = torch.tensor([-8.0, -8.0]), torch.tensor([3, 0])
+    assert power.score(log_probs, tokens).tolist() == [-0.5, -8.0]  # 8 / (3 + 1)^2, 8 / (0 + 1)^2
+    assert power.live(log_probs, tokens).tolist() == pytest.approx([-8 / 9, -8.0])  # 8 / 3^2
+    assert power.log_prob(power.score(log_probs, tokens), tokens).tolist() == [-8.0, -8.0]

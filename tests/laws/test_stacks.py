@@ -128,7 +128,7 @@ def test_shared_weights_are_those_of_the_last_layer_averaged_over_heads() -> Non
 # --- law 8: gradients --------------------
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
+@pytest.mark.parametrize("activation", ["relu", "gelu", "silu", "swiglu"])
 def test_feedforward(activation: str) -> None:
     layer = randomised(FeedForward(3, 4, activation, 0.0))  # type: ignore[arg-type]
     checked(layer, layer, some(1, 2, 3))

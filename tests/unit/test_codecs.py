@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foreign import sentencepiece_model
 from seqloom.data.codec import TextCodec
 from seqloom.data.codecs import Codecs
 from seqloom.data.tokenizers import TOKENIZERS
@@ -113,11 +116,13 @@ def test_what_stands_in_source_or_vocabulary_is_never_unknown(source: list[str],
 # --- alignments --------------------------------------------------------------------------------------------------
 
 TEXTS = ["we don't go home", "never mind the gap"]
-SETTINGS = {"bpe": {"size": 24}, "unigram": {"size": 24}}
+SETTINGS: dict[str, dict[str, object]] = {"bpe": {"size": 24}, "unigram": {"size": 24}}
 
 
 @pytest.mark.parametrize("kind", [kind for kind in TOKENIZERS if kind not in ("whole", "set", "number")])  # no words
-def test_every_piece_of_a_word_inherits_its_links(kind: str) -> None:
+def test_every_piece_of_a_word_inherits_its_links(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere.model").write_bytes(sentencepiece_model("source"))
+    SETTINGS["sentencepiece"] = {"model": str(tmp_path / "elsewhere.model")}
     side = TextCodec.train(TextCodec.Settings(tokenizer={"kind": kind, **SETTINGS.get(kind, {})}), lambda: TEXTS, 1)
     codecs = Codecs(side, side)
     pair, read = codecs.pair("we don't  go", "ne we go", links=((0, 1), (1, 0), (2, 2)))

@@ -332,6 +332,7 @@ REQUIRED: dict[str, object] = {  # for settings that have no default
     "entries": [[7], [8, 9]],
     "expression": "[a-c]+x?",
     "separator": "no",
+    "model": "joint.model",
 }
 ENTRIES = [(name, table, kind) for name, table in tables() for kind in table]
 

@@ -61,6 +61,12 @@ ARCHITECTURES: dict[str, dict[str, object]] = {
         "norm": "post",
         "activation": "gelu",
     },
+    "halves, post-norm, silu": {
+        "positions": {"kind": "sinusoidal", "layout": "halves"},
+        "norm": "post",
+        "activation": "silu",
+        "epsilon": 1e-3,
+    },
     "rotary, swiglu, narrow embeddings": {"positions": "rotary", "activation": "swiglu", "embedding": 16},
     "narrow and tied: a projection on both sides": {"embedding": 16, "tied": True, "norm": "post"},
     "no bias in the output layer": {"head": {"kind": "linear", "bias": False}},

@@ -36,6 +36,21 @@ def test_sinusoidal_positions_are_their_formula(width: int) -> None:
     torch.testing.assert_close(positions.added(x[:, :2], places, 10), x[:, :2] + waves(10, width)[places], **CLOSE)
 
 
+@pytest.mark.parametrize("width", [2, 6, 7])
+@pytest.mark.parametrize("reaching", [False, True])
+def test_waves_laid_out_in_halves_are_their_formula(width: int, reaching: bool) -> None:
+    settings = Sinusoidal.Settings(layout="halves", reaching=reaching)
+    most, half = (max(1, width - 2) if reaching else width), (width + 1) // 2
+    table = torch.empty(5, width, dtype=torch.float64)
+    for place in range(5):
+        for i in range(width):
+            angle = place / 10_000 ** (2 * (i % half) / most)
+            table[place, i] = math.cos(angle) if i >= half else math.sin(angle)
+    x = some(2, 5, width)
+    found = Sinusoidal(settings, width=width).added(x, from_the_start(5, x.device), 5)
+    torch.testing.assert_close(found, x + table, **CLOSE)
+
+
 def test_half_precision_keeps_exact_angles() -> None:
     positions = Sinusoidal(Sinusoidal.Settings(), width=8)
     zeros, place = torch.zeros(1, 1, 8, dtype=torch.bfloat16), torch.tensor([[1001]])  # bfloat16 knows 1000 and 1004

@@ -19,6 +19,9 @@ ALIKE = {"source": Tokens.pad([[7, 8, 9], [10, 11, 12]])}
 MANY = {"source": Tokens.pad([[7, 8, 9], [10, 11], [7, 12, 13, 14], [9], [8, 8]])}  # few keys: attention by products
 
 
+HALVES = {"kind": "sinusoidal", "layout": "halves", "reaching": True}
+
+
 def made(**decoder: object) -> Generator:
     """A model of random weights, its biases too, so that no term is missing from a comparison."""
     part = {"kind": "transformer", "width": 16, "heads": 2, "layers": 2, **decoder}
@@ -57,8 +60,8 @@ def steps(model: Generator, sources: dict[str, Tokens], hypotheses: int = 3) -> 
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
+@pytest.mark.parametrize("activation", ["relu", "gelu", "silu", "swiglu"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", HALVES])
 @pytest.mark.parametrize("sources", [SOURCES, ALIKE, MANY], ids=["ragged", "alike", "many"])
 def test_flat_steps_say_what_the_layers_say(
     norm: str, activation: str, positions: str, sources: dict[str, Tokens]
@@ -71,7 +74,7 @@ def test_flat_steps_say_what_the_layers_say(
         torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
+@pytest.mark.parametrize("activation", ["relu", "gelu", "silu", "swiglu"])
 def test_in_8_bits_flat_steps_say_what_the_layers_say_in_8_bits(activation: str) -> None:
     model = made(activation=activation)
     pack(model, int8=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import math
+import tempfile
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -10,6 +12,7 @@ from random import Random
 
 import numpy as np
 import pytest
+import sentencepiece
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -35,7 +38,21 @@ ANY = st.characters(exclude_categories=["Cs"])
 texts = st.text(TEMPTING | ANY, max_size=30)
 
 
+@cache
+def from_elsewhere() -> str:
+    """A sentencepiece model as others train them: it normalises (NFKC) and drops blanks that it finds too many."""
+    folder = Path(tempfile.mkdtemp())
+    out = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXTS), model_writer=out, vocab_size=80, hard_vocab_limit=False, minloglevel=2
+    )
+    (folder / "elsewhere.model").write_bytes(out.getvalue())
+    return str(folder / "elsewhere.model")
+
+
 def chosen(kind: str, **more: object) -> Settings:
+    if kind == "sentencepiece":
+        more = {"model": from_elsewhere(), "symbols": [">>de<<", ">>de-at<<"], **more}
     size = {"size": 80} if "size" in TOKENIZERS.settings_class(kind).model_fields else {}
     return TOKENIZERS.settings({"kind": kind, **size, **more})
 
@@ -51,8 +68,21 @@ def texts_of(kind: str) -> list[str]:
     return NUMBERS if TOKENIZERS[kind].scale else TEXTS
 
 
+def settled(text: str) -> str:
+    """What a model from elsewhere makes of a text, again and again until it leaves it alone."""
+    tokenizer = trained("sentencepiece")
+    for _ in range(5):
+        text, before = tokenizer.decode(tokenizer.encode(text)), text
+        if text == before:
+            return text
+    return ""
+
+
 def canonical(kind: str, text: str) -> str:
-    """`symbols` promises the round trip for single separators only, a set for its labels in their order."""
+    """`symbols` promises the round trip for single separators only, a set for its labels in their order, and a model
+    from elsewhere for what it has normalised itself."""
+    if kind == "sentencepiece":
+        return settled(text)
     if kind == "set":
         return ";".join(sorted({" ".join(label.split()) for label in text.split(";")} - {""}))
     return " ".join(part for part in text.split(" ") if part) if kind == "symbols" else text
@@ -303,3 +333,36 @@ def test_damaged_levels_are_a_bundle_error(content: str | None, tmp_path: Path) 
     with pytest.raises(SeqloomError) as caught:
         TOKENIZERS["number"].load(chosen("number"), tmp_path)
     assert caught.value.exit_code == 4
+
+
+def test_a_model_from_elsewhere_does_what_sentencepiece_does_with_it(tmp_path: Path) -> None:
+    tokenizer = trained("sentencepiece")
+    theirs = sentencepiece.SentencePieceProcessor(model_file=from_elsewhere())
+    for text in [*TEXTS[:5], "ﬁne   ＡＢＣ", "żółw"]:
+        pieces = theirs.encode(text, out_type=str)
+        assert tokenizer.encode(text) == pieces
+        assert tokenizer.decode(pieces) == theirs.decode_pieces(pieces).strip()
+    assert tokenizer.decode(tokenizer.encode("ﬁne   ＡＢＣ")) == "fine ABC", "its own normalisation, and no other"
+    tokenizer.save(tmp_path)
+    again = TOKENIZERS["sentencepiece"].load(chosen("sentencepiece", model="gone.model"), tmp_path)
+    assert again.encode(TEXTS[0]) == tokenizer.encode(TEXTS[0]), "a bundle holds a copy"
+
+
+def test_a_text_may_begin_with_a_symbol() -> None:
+    tokenizer = trained("sentencepiece")
+    rest = tokenizer.encode(" the test")
+    assert tokenizer.encode(">>de<< the test") == [">>de<<", *rest]
+    assert tokenizer.encode(">>de-at<< the test") == [">>de-at<<", *rest], "the longest that fits"
+    assert ">>de<<" not in tokenizer.encode("the >>de<< test"), "elsewhere it is text"
+    assert tokenizer.decode([">>de<<", "▁the"]) == ">>de<<the"
+    assert {">>de<<", ">>de-at<<"} <= {*tokenizer.pieces()}
+
+
+@pytest.mark.parametrize("data", [b"", b"no model at all"])
+def test_what_is_no_sentencepiece_model_is_refused(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "x.model").write_bytes(data)
+    with pytest.raises(SeqloomError, match="not a sentencepiece model"):
+        TOKENIZERS["sentencepiece"].train(chosen("sentencepiece", model=str(tmp_path / "x.model")), iter(()), 1)
+    with pytest.raises(SeqloomError, match="no such sentencepiece model") as refused:
+        TOKENIZERS["sentencepiece"].train(chosen("sentencepiece", model=str(tmp_path / "y.model")), iter(()), 1)
+    assert refused.value.code == "E_FILE"

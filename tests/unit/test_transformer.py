@@ -442,3 +442,24 @@ def test_hypotheses_of_several_sources_find_what_one_source_finds() -> None:
     few, _ = model.step(last, model.start(batch.sources, 3))
     assert len(batch.sources["source"].ids) < multihead.SEVERAL
     torch.testing.assert_close(many[: len(few)], few)
+
+
+@torch.no_grad()
+def test_an_encoder_that_does_not_read_the_end_reads_the_rest_as_if_there_were_none() -> None:
+    with_end = encoder().eval()
+    without = encoder(reads_end=False).eval()
+    without.load_state_dict(with_end.state_dict())
+    values = some(2, 5, WIDTH)
+    mask = torch.arange(5) < torch.tensor([[5], [3]])
+    found, expected = without(Frames(values, mask)), with_end(Frames(values[:, :4], mask[:, 1:]))
+    assert found.mask.tolist() == [[True] * 4 + [False], [True] * 2 + [False] * 3]
+    torch.testing.assert_close(found.states[:, :4], expected.states, **CLOSE)
+    assert not found.states[:, 4].any()
+    alone = without(Frames(values[:1, :1], torch.ones(1, 1, dtype=torch.bool)))
+    assert alone.mask.all(), "a source of nothing but its end keeps it: something must be attended to"
+
+
+def test_the_epsilon_of_layer_norm_is_the_recipes() -> None:
+    made = encoder(epsilon=0.01)
+    norms = [part for part in made.modules() if isinstance(part, nn.LayerNorm)]
+    assert {norm.eps for norm in norms} == {0.01}

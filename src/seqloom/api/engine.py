@@ -286,7 +286,7 @@ class Engine:
         return Found(said, log_prob, self._score(log_prob, said), not ended)
 
     def _score(self, log_prob: float, said: Sequence[str]) -> float:
-        return log_prob / float(self._length.divisor(float(max(1, len(said)))))  # type: ignore[arg-type]
+        return log_prob / float(self._length.divisor(float(max(1, len(said) + self._length.end))))  # type: ignore[arg-type]
 
     def _rescored(self, texts: list[list[str]], outputs: Mapping[int, Sequence[Found]]) -> dict[int, list[Found]]:
         """With log-probabilities of all that is said and of nothing else. While it searches, the library leaves a

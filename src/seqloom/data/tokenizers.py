@@ -1,7 +1,8 @@
 """Text to pieces and back, exactly: `decode(encode(text)) == text` for every tokenizer of the table.
 
 A tokenizer is one class and one line in `TOKENIZERS`. Pieces are strings; ids belong to the vocabulary, and Unicode
-form and case to the codec: no tokenizer here changes a character. The sentencepiece kinds live in `subwords.py`.
+form and case to the codec: no tokenizer here changes a character, but for a sentencepiece model that was made elsewhere
+(`sentencepieces.py`). What the sentencepiece kinds need lives in `subwords.py`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from seqloom.data import subwords
 from seqloom.data.examples import ITEMS, words_of_pieces
 from seqloom.data.levels import Number
 from seqloom.data.merging import Cuts, Merges, Numbers
+from seqloom.data.sentencepieces import SentencePiece
 from seqloom.data.tokenizer import Tokenizer, Untrained
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_write
@@ -336,5 +338,6 @@ TOKENIZERS: Table[Tokenizer] = Table(
         "number": Number,
         "bpe": Bpe,
         "unigram": Unigram,
+        "sentencepiece": SentencePiece,
     },
 )

@@ -62,7 +62,7 @@ def specification(network: Generator, vocabularies: tuple[Sequence[str], Sequenc
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = (target[i] for i in (UNK, BOS, EOS))
     spec.config.decoder_start_token = target[BOS]
     spec.config.add_source_bos, spec.config.add_source_eos = False, True
-    spec.config.layer_norm_epsilon = 1e-5
+    spec.config.layer_norm_epsilon = encoder.epsilon
     return spec
 
 
@@ -126,6 +126,7 @@ def _shape(layers: Sequence[EncoderLayer], entrance: Entrance) -> dict[str, obje
     kinds = {
         "relu": common_spec.Activation.RELU,
         "gelu": common_spec.Activation.GELU,
+        "silu": common_spec.Activation.SWISH,
         "swiglu": common_spec.Activation.SWISH,
     }
     turns = {"rotary_dim": first.self_attention.size, "rotary_interleave": False} if entrance.positions.turns else {}

@@ -124,6 +124,8 @@ class SingleSteps:
         if self.shape.activation == "swiglu":
             gate, value = layer.widen.times(wide).chunk(2, dim=-1)
             bent = F.silu(gate) * value
+        elif self.shape.activation == "silu":
+            bent = F.silu(layer.widen.times(wide))
         else:
             bent = layer.widen.times(wide, self.shape.activation)
         x = layer.narrow.added(bent, x)

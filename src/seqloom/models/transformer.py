@@ -44,6 +44,7 @@ class TransformerSettings(StackSettings):
     feedforward: int | None = Field(None, ge=1)  # inner width; null: four times the width
     activation: Activation = "relu"
     norm: Literal["pre", "post"] = "pre"
+    epsilon: float = Field(1e-5, gt=0.0, lt=0.1)  # of layer norm: added to the variance it divides by
     attention_dropout: Dropout = 0.0
     activation_dropout: Dropout = 0.0
     checkpointing: bool = False  # compute layers again in the backward pass rather than keep what they computed
@@ -70,7 +71,7 @@ class Residual(nn.Module):
     def __init__(self, settings: TransformerSettings) -> None:
         super().__init__()
         self.pre = settings.norm == "pre"
-        self.norm = nn.LayerNorm(settings.width)
+        self.norm = nn.LayerNorm(settings.width, eps=settings.epsilon)
         self.dropout = CheapDropout(settings.dropout)
 
     def norm_before(self, x: Features) -> Features:
@@ -80,6 +81,11 @@ class Residual(nn.Module):
     def forward(self, x: Features, change: Features) -> Features:
         summed: Tensor = x + self.dropout(change)
         return summed if self.pre else self.norm(summed)
+
+
+def norm_at_the_end(settings: TransformerSettings) -> nn.Module:
+    """What comes out of layers that norm only what they read was never normed itself."""
+    return nn.LayerNorm(settings.width, eps=settings.epsilon) if settings.norm == "pre" else nn.Identity()
 
 
 class EncoderLayer(nn.Module):
@@ -154,6 +160,7 @@ class TransformerEncoder(Encoder):
 
     class Settings(TransformerSettings):
         kind: Literal["transformer"] = "transformer"
+        reads_end: bool = True  # False: the end of a source is masked, as if sources had none (OpenNMT-py's have not)
 
     def __init__(self, settings: Settings, *, embedding: Frontend | None, frames: int | None = None) -> None:
         super().__init__()
@@ -163,13 +170,14 @@ class TransformerEncoder(Encoder):
         self.layers = nn.ModuleList(EncoderLayer(settings, f"encoder.{i}") for i in range(settings.layers))
         self.layer_taps = tuple(f"encoder.{i}.states" for i in range(settings.layers))
         self.self_taps = tuple(f"encoder.{i}.self" for i in range(settings.layers))
-        self.norm = nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()
+        self.norm = norm_at_the_end(settings)
         self.head_width, self.checkpointing = settings.width // settings.heads, settings.checkpointing
+        self.epsilon, self.reads_end = settings.epsilon, settings.reads_end
         draw_xavier(self.layers)
         draw_xavier(self.entrance)
 
     def forward(self, source: Source) -> Memory:
-        mask = source.mask
+        mask = source.mask if self.reads_end else without_end(source.mask)
         places = from_the_start(mask.shape[1], mask.device)
         x = tap("encoder.inputs", self.entrance(self.vectors(source), places, mask.shape[1]))  # B S D
         turn = self.entrance.positions.turn(places, self.head_width, x)
@@ -209,9 +217,9 @@ class TransformerDecoder(Decoder):
             )
             for i in range(settings.layers)
         )
-        self.norm = nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()
+        self.norm = norm_at_the_end(settings)
         self.heads, self.head_width = settings.heads, settings.width // settings.heads
-        self.checkpointing = settings.checkpointing
+        self.checkpointing, self.epsilon = settings.checkpointing, settings.epsilon
         self.layer_taps = tuple(f"decoder.{i}.states" for i in range(settings.layers))
         self.self_taps = tuple(f"decoder.{i}.self" for i in range(settings.layers))
         self.attention_taps = () if encoder is None else tuple(f"decoder.{i}.cross" for i in range(settings.layers))
@@ -305,6 +313,12 @@ class TransformerDecoder(Decoder):
         layer = self.layers[i]
         assert isinstance(layer, DecoderLayer)
         return layer
+
+
+def without_end(mask: Mask) -> Mask:
+    """All real positions but the last of each row; a row of one position keeps it."""
+    behind = F.pad(mask[:, 1:], (0, 1))  # is there a real position behind this one?
+    return mask & (behind | (mask.sum(1, keepdim=True) == 1))
 
 
 def _computed(like: Tensor) -> torch.dtype:

@@ -11,11 +11,11 @@ from torch.nn import functional as F
 from seqloom.nn.dropout import CheapDropout
 from seqloom.shapes import Float, Tensor
 
-Activation = Literal["relu", "gelu", "swiglu"]
+Activation = Literal["relu", "gelu", "silu", "swiglu"]
 
 
 class FeedForward(nn.Module):
-    """W_2 f(W_1 x), f = relu or gelu (Vaswani 2017); swiglu: W_2 (silu(W_1 x) * (W_3 x)) (Shazeer 2020)."""
+    """W_2 f(W_1 x), f = relu (Vaswani 2017), gelu, silu (swish); swiglu: W_2 (silu(W_1 x) * (W_3 x)) (Shazeer 2020)."""
 
     def __init__(self, width: int, inner: int, activation: Activation, dropout: float) -> None:
         super().__init__()
@@ -30,6 +30,8 @@ class FeedForward(nn.Module):
             bent = F.relu(wide, inplace=True)
         elif self.activation == "gelu":
             bent = F.gelu(wide)
+        elif self.activation == "silu":
+            bent = F.silu(wide)
         else:
             gate, value = torch.chunk(wide, 2, dim=-1)
             bent = F.silu(gate) * value

@@ -25,11 +25,15 @@ Turn = tuple[Float[Tensor, "n T d"], Float[Tensor, "n T d"]]  # what each dimens
 LONGEST_WAVE = 10_000.0
 
 
-def angles(places: Places, width: int, like: Tensor) -> Float[Tensor, "n T h"]:
-    """p / 10000^(2i / width) for every pair i; in float32 where `like` is less exact."""
+def angles(places: Places, width: int, like: Tensor, reaching: bool = False) -> Float[Tensor, "n T h"]:
+    """p / 10000^(2i / width) for every pair i; in float32 where `like` is less exact.
+
+    `reaching`: p / 10000^(2i / (width - 2)), so that the last pair has the longest wave itself.
+    """
     dtype = torch.promote_types(like.dtype, torch.float32)
     pairs = torch.arange(0, width, 2, device=places.device, dtype=dtype)
-    return places[..., None].to(dtype) * torch.exp(pairs * (-math.log(LONGEST_WAVE) / width))
+    most = max(1, width - 2) if reaching else width
+    return places[..., None].to(dtype) * torch.exp(pairs * (-math.log(LONGEST_WAVE) / most))
 
 
 class Positions(nn.Module, ABC):
@@ -47,17 +51,28 @@ class Positions(nn.Module, ABC):
 
 
 class Sinusoidal(Positions):
-    """PE(p, 2i) = sin(p / 10000^(2i/D)), PE(p, 2i+1) = cos(p / 10000^(2i/D)) (Vaswani 2017): of any length."""
+    """PE(p, 2i) = sin(p / 10000^(2i/D)), PE(p, 2i+1) = cos(p / 10000^(2i/D)) (Vaswani 2017): of any length.
+
+    Other tools lay the same waves out otherwise: all sines before all cosines (tensor2tensor, Marian), and the slowest
+    one at exactly 10000. What a model has learned holds for one layout only.
+    """
 
     class Settings(config.Settings):
         kind: Literal["sinusoidal"] = "sinusoidal"
+        layout: Literal["pairs", "halves"] = "pairs"  # a cosine beside each sine, or all cosines behind all sines
+        reaching: bool = False  # divide exponents by D - 2 rather than D: the slowest wave is 10000 itself
 
     def __init__(self, settings: Settings, *, width: int) -> None:
         super().__init__()
+        self.in_pairs, self.reaching = settings.layout == "pairs", settings.reaching
 
     def added(self, x: Float[Tensor, "N T D"], places: Places, end: int) -> Float[Tensor, "N T D"]:
-        angle = angles(places, x.shape[-1], x)
-        waves = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)[..., : x.shape[-1]]  # n T D
+        width = x.shape[-1]
+        angle = angles(places, width, x, self.reaching)  # n T h
+        if self.in_pairs:
+            waves = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)[..., :width]  # n T D
+        else:
+            waves = torch.cat([angle.sin(), angle[..., : width // 2].cos()], dim=-1)
         return x + waves.to(x.dtype)
 
 

@@ -149,7 +149,7 @@ class Beam(Strategy):
             ended = self.normalisation.log_prob(frontier.endings.scores, frontier.endings.lengths).amax(1)
             return enough & (ended >= top)
         if self.settings.stop == "all":
-            return frontier.endings.scores[:, -1] >= self.normalisation.score(top, frontier.lengths)
+            return frontier.endings.scores[:, -1] >= self.normalisation.live(top, frontier.lengths)
         return frontier.endings.scores[:, self.settings.n_best - 1] >= self.normalisation.bound(top, frontier.limits)
 
     def retired(self, frontier: Frontier) -> Frontier:

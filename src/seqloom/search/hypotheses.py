@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
@@ -50,16 +50,26 @@ def length(tokens: Sequence[int]) -> int:
 class Normalisation(ABC):
     """score = log_prob / divisor(T). The divisor is positive and never falls as T grows: `bound` rests on that."""
 
+    end: ClassVar[int] = 0  # how many tokens the end of an output counts
+
     @abstractmethod
     def divisor(self, lengths: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]: ...
 
+    def counted(self, tokens: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
+        """T of hypotheses that have ended after so many `tokens`: at least 1, as `length` says, and the end's share."""
+        return (tokens + self.end).clamp(min=1)
+
     def score(self, log_probs: Float[Tensor, "*shape"], tokens: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        """Scores of hypotheses with so many `tokens` (EOS not counted); T is at least 1, as `length` says."""
-        return log_probs / self.divisor(tokens.clamp(min=1).to(log_probs.dtype))
+        """Scores of hypotheses with so many `tokens` (EOS left out)."""
+        return log_probs / self.divisor(self.counted(tokens).to(log_probs.dtype))
+
+    def live(self, log_probs: Float[Tensor, "*shape"], tokens: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        """Scores of hypotheses that have not ended: the same, where T does not count the end."""
+        return self.score(log_probs, tokens)
 
     def log_prob(self, scores: Float[Tensor, "*shape"], tokens: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """What had this score: the inverse of `score`."""
-        return scores * self.divisor(tokens.clamp(min=1).to(scores.dtype))
+        return scores * self.divisor(self.counted(tokens).to(scores.dtype))
 
     def bound(self, log_probs: Float[Tensor, "*shape"], limits: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """The best score that a live hypothesis can still reach within its limit of tokens.
@@ -108,4 +118,23 @@ class Gnmt(Normalisation):
         return ((5 + lengths) / 6) ** self.alpha
 
 
-LENGTHS: Table[Normalisation] = Table("lengths", {"none": Unnormalised, "mean": Mean, "gnmt": Gnmt})
+class Power(Normalisation):
+    """score = log_prob / T^alpha, T with the end counted as a token: as Marian and Hugging Face rank outputs."""
+
+    end = 1
+
+    class Settings(config.Settings):
+        kind: Literal["power"] = "power"
+        alpha: float = Field(default=1.0, ge=0, le=10)
+
+    def __init__(self, settings: Settings) -> None:
+        self.alpha = settings.alpha
+
+    def live(self, log_probs: Float[Tensor, "*shape"], tokens: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        return self.score(log_probs, tokens - self.end)
+
+    def divisor(self, lengths: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        return lengths**self.alpha
+
+
+LENGTHS: Table[Normalisation] = Table("lengths", {"none": Unnormalised, "mean": Mean, "gnmt": Gnmt, "power": Power})
