@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import several
-from commands import write_recipe
+from commands import trained, write_recipe
 from seqloom.bundle import open_bundle
 from seqloom.training import checkpoints
 from seqloom.training.observers import CLOCK_FIELDS
@@ -167,7 +167,7 @@ def test_restarted_by_torchrun_equals_uninterrupted_and_loads_anywhere(tmp_path:
     log = tmp_path / "torchrun.txt"
     with log.open("wb") as file:
         launcher = subprocess.Popen(
-            [*map(str, command), "--run", str(broken), "--no-report"],
+            [*map(str, command), "-r", str(broken), "--no-report"],
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             stdout=file,
             stderr=subprocess.STDOUT,
@@ -185,15 +185,26 @@ def test_restarted_by_torchrun_equals_uninterrupted_and_loads_anywhere(tmp_path:
 
     for size in (2, 1):
         fewer = Path(shutil.copytree(whole, tmp_path / f"on-{size}"))
-        (fewer / "finished.json").unlink()
-        longer = (fewer, "--set", "training.steps=62", "--no-report")
-        with several.train(size, *longer) as ranks:
-            assert ranks.codes() == [2] * size, "another recipe is another run, whoever asks"
         before = tensors_of(fewer)
+        recipe.write_text((fewer / "recipe.yaml").read_text().replace("steps: 60", "steps: 61"))
+        (fewer / "recipe.yaml").write_text(recipe.read_text())
+        (fewer / "finished.json").unlink()
         with several.train(size, fewer, "--no-report") as ranks:
             assert ranks.codes() == [0] * size, ranks.everything()
-        for name, tensor in tensors_of(fewer).items():
+        last = checkpoints.last(fewer)
+        assert last is not None
+        assert checkpoints.step_of(last) == 61, "it went on where four processes had stopped"
+        again = checkpoints.load(fewer / "checkpoints" / "step-00000060")
+        for name, tensor in again.tensors.items():
             assert torch.equal(tensor, before[name]), name
+
+
+def test_a_run_folder_of_another_recipe_is_refused_for_all(tmp_path: Path) -> None:
+    run = Path(shutil.copytree(trained(), tmp_path / "run"))
+    with several.train(2, run, "--set", "training.steps=13") as ranks:
+        assert ranks.codes() == [2, 2], ranks.everything()
+        assert "error[E_RUN]" in ranks.said(0)
+        assert ranks.said(1) == ""
 
 
 def kill_rank(launcher: subprocess.Popen[bytes], run: Path, step: int, rank: int) -> None:

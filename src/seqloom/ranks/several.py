@@ -22,7 +22,7 @@ from seqloom.errors import INTERRUPTED, SeqloomError
 from seqloom.ranks.group import ALONE, Group
 from seqloom.ranks.launch import Launch, launched
 from seqloom.ranks.share import Share
-from seqloom.ranks.watch import GRACE, Watch
+from seqloom.ranks.watch import BEAT, GRACE, Watch
 from seqloom.shapes import Tensor
 
 T = TypeVar("T")
@@ -92,8 +92,19 @@ class Several(Group):
             ending.daemon = True
             ending.start()
         self.watch.end(code, name)
+        if self.launch.leads and not self.launch.hosted:
+            self._stay_for_the_others()
         if isinstance(error, SeqloomError) and self.rank:
             self._leave_it_to_the_first(error)
+
+    def _stay_for_the_others(self) -> None:
+        """The meeting place ends with this process: first let the others read how."""
+        until = time.monotonic() + 3 * BEAT
+        while time.monotonic() < until:
+            signs = self.store.multi_get([f"sign/{rank}" for rank in range(self.size)])
+            if all(json.loads(sign)["end"] is not None for sign in signs):
+                return
+            time.sleep(LOOK)
 
     def _leave_it_to_the_first(self, error: SeqloomError) -> None:
         """What rank 0 found as well, it says; what is this rank's own carries its number."""
