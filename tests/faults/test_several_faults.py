@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -218,3 +219,52 @@ def kill_rank(launcher: subprocess.Popen[bytes], run: Path, step: int, rank: int
     for child in children:
         if f"RANK={rank}".encode() in Path(f"/proc/{child}/environ").read_bytes().split(b"\0"):
             os.kill(int(child), signal.SIGKILL)
+
+
+# --- two machines ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def machines() -> Iterator[list[str]]:
+    """Two network namespaces with a cable between them: as near to two machines as one comes."""
+    names = [f"seqloom-{os.getpid()}-{letter}" for letter in "ab"]
+    ends = [f"sl{os.getpid() % 100_000}{letter}" for letter in "ab"]
+    if os.getuid() != 0 or shutil.which("ip") is None:
+        pytest.skip("network namespaces need root and iproute2")
+    try:
+        for name in names:
+            _ip("netns", "add", name)
+        _ip("link", "add", ends[0], "netns", names[0], "type", "veth", "peer", "name", ends[1], "netns", names[1])
+        for number, (name, end) in enumerate(zip(names, ends, strict=True), start=1):
+            _ip("-n", name, "address", "add", f"10.213.7.{number}/24", "dev", end)
+            _ip("-n", name, "link", "set", end, "up")
+            _ip("-n", name, "link", "set", "lo", "up")
+    except subprocess.CalledProcessError as error:
+        for name in names:
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
+        pytest.skip(f"no network namespaces here: {error.stderr.decode().strip()}")
+    yield [*names, *ends]
+    for name in names:
+        subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
+
+
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], capture_output=True, check=True)
+
+
+def test_a_link_that_goes_down_ends_both_sides(machines: list[str], tmp_path: Path) -> None:
+    """Neither side gets an answer or an error, each ends after the timeout and names the other's rank."""
+    *names, here, there = machines
+    recipe, run = write_recipe(tmp_path, training=LONG), tmp_path / "run"
+    inside = {rank: ["ip", "netns", "exec", name] for rank, name in enumerate(names)}
+    for rank, end in enumerate((here, there)):
+        inside[rank] += ["env", f"GLOO_SOCKET_IFNAME={end}"]
+    command = [*several.SEQLOOM, "train", recipe, "--run", run, *QUICK]
+    with several.start([command] * 2, prefixes=inside, address="10.213.7.1") as ranks:
+        ranks.wait_until(lambda: has_step(run, 10))
+        _ip("-n", names[0], "link", "set", here, "down")
+        started_at = time.monotonic()
+        assert ranks.codes() == [6, 6], ranks.everything()
+        assert time.monotonic() - started_at < 60
+        assert "error[E_WORKER]: rank 1 " in ranks.said(0)
+        assert "error[E_WORKER]: rank 0 " in ranks.said(1)

@@ -44,9 +44,7 @@ def test_several_processes_learn_what_one_does(size: int, tmp_path: Path) -> Non
     rows_only=st.booleans(),
     counts=st.lists(st.integers(1, 12), min_size=1, max_size=40),
 )
-def test_every_row_of_every_batch_is_computed_once(
-    size: int, batches: int, rows_only: bool, counts: list[int]
-) -> None:
+def test_every_row_of_every_batch_is_computed_once(size: int, batches: int, rows_only: bool, counts: list[int]) -> None:
     seen: Counter[tuple[int, int]] = Counter()
     for rank in range(size):
         share = Share.of_steps(rank, size, batches, rows_only=rows_only)
