@@ -1,4 +1,4 @@
-"""FAULTS.md, table "Several machines": processes that die, stop, disagree or lose each other, and what is left of it."""
+"""FAULTS.md, table "Several machines": processes that die, stop, disagree or lose each other, and what is left."""
 
 from __future__ import annotations
 

@@ -14,8 +14,9 @@ from seqloom.errors import SeqloomError
 from seqloom.ranks import watch as module
 from seqloom.ranks.group import ALONE
 from seqloom.ranks.launch import Launch, launched
-from seqloom.ranks.several import _buckets
+from seqloom.ranks.several import Several, _buckets
 from seqloom.ranks.watch import Sign, Watch
+from several import free_port
 
 ENVIRONMENT = {"RANK": "2", "WORLD_SIZE": "4", "MASTER_ADDR": "here", "MASTER_PORT": "29500", "LOCAL_RANK": "0"}
 
@@ -153,3 +154,34 @@ def test_all_are_there_but_one_is_behind(watching: Watching) -> None:
     verdict = watching.watch.verdict("timed out")
     assert isinstance(verdict, SeqloomError)
     assert "rank 0 (m0) did not come to the step" in verdict.what
+
+
+# --- the real thing, with one process ----------------------------------------------------------------------------
+
+
+def test_a_real_group_of_one_changes_nothing() -> None:
+    with_gradient, without = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(2))
+    with_gradient.grad = torch.full((3,), 2.0)
+    with Several(Launch(0, 1, 0, 1, "127.0.0.1", free_port())) as ranks:
+        assert ranks.gather("a") == ["a"]
+        ranks.connect(torch.device("cpu"), 30)
+        ranks.sum_gradients([with_gradient, without], all_there=False)
+        assert with_gradient.grad.tolist() == [2.0] * 3
+        assert without.grad is None
+        assert ranks.sums([1.5, 2.0]) == [1.5, 2.0]
+        assert ranks.texts(["ä", ""]) == [["ä", ""]]
+        assert ranks.values({"nll": 0.1, "exact": 3.0}) == {"nll": 0.1, "exact": 3.0}
+        assert ranks.vote("interrupted") is None, "the votes of a step are counted during the next"
+        assert ranks.vote(None) == "interrupted"
+        ranks.disconnect()
+
+
+def test_an_error_of_one_is_an_error_of_all() -> None:
+    def fails() -> None:
+        raise SeqloomError("E_FILE", "not there", where="f", fix="put it there")
+
+    ranks = Several(Launch(0, 1, 0, 1, "127.0.0.1", free_port()))
+    with pytest.raises(SeqloomError, match="E_FILE"), ranks:
+        ranks.together(fails)
+    sign = json.loads(ranks.store.get("sign/0"))
+    assert (sign["end"], sign["code"]) == (6, "E_FILE"), "those who read it end with that code"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import json
-import os
-import threading
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -87,10 +87,8 @@ class Several(Group):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         code, name = _ending(error)
-        if error is not None:  # a library may wait for others at its end, who will not come
-            ending = threading.Timer(3 * GRACE, os._exit, [code])
-            ending.daemon = True
-            ending.start()
+        if error is not None:
+            atexit.register(_end_at_last)
         self.watch.end(code, name)
         if self.launch.leads and not self.launch.hosted:
             self._stay_for_the_others()
@@ -301,6 +299,12 @@ def _buckets(parameters: Sequence[nn.Parameter]) -> Iterator[list[nn.Parameter]]
 def _gradient(parameter: nn.Parameter) -> Tensor:
     assert parameter.grad is not None
     return parameter.grad
+
+
+def _end_at_last() -> None:
+    """The process ends, and a library may wait for others who will not come: not for long."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(round(2 * GRACE))
 
 
 def _first_line(error: BaseException) -> str:
