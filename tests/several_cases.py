@@ -22,7 +22,9 @@ from seqloom.data.windows import WindowBatches
 from seqloom.models.model import MODELS
 from seqloom.ranks.group import Group
 from seqloom.ranks.several import joined
+from seqloom.ranks.share import WHOLE
 from seqloom.tasks.carried import Carried
+from seqloom.tasks.match import Match
 from seqloom.tasks.transduce import SearchSettings, Transduce
 from seqloom.training.events import Checkpoint, Logged
 from seqloom.training.loop import Training, fit
@@ -46,6 +48,7 @@ CASES = [
     *(Case("transformer", accumulate, "adamw") for accumulate in (1, 4)),
     Case("windows", 1, "sgd"),
     Case("windows", 2, "sgd"),
+    Case("dual", 1, "sgd"),  # in-batch negatives: gathered across ranks, never split
 ]
 
 
@@ -83,6 +86,8 @@ def _network(case: Case) -> nn.Module:
     }
     if case.model == "windows":
         raw = {"kind": "language", "embedding": {"width": 6}, "decoder": {"kind": "rnn", "width": 6}}
+    if case.model == "dual":
+        raw = {"kind": "dual", "source_embedding": {"width": 8}, "encoder": {"width": 8}, "learned_temperature": True}
     model = MODELS.build(MODELS.settings(raw), source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY)
     model.unused = nn.Parameter(torch.ones(3, 3))  # no rank has a gradient of it, so nothing may happen to it
     return model.double()
@@ -92,19 +97,21 @@ def trained(case: Case, ranks: Group) -> tuple[dict[str, Tensor], list[dict[str,
     """The last snapshot's tensors, and what was logged."""
     raw = {"steps": 9, "accumulate": case.accumulate, "log_every": 1, "clip": 0.5, "optimiser": case.optimiser}
     carries = case.model == "windows"
-    share = ranks.share(case.accumulate, rows_only=carries)
+    share = WHOLE if case.model == "dual" else ranks.share(case.accumulate, rows_only=carries)
     batches: TokenBatches | WindowBatches
     if carries:
         text = np.random.default_rng(3).integers(6, VOCABULARY, 230).astype(np.uint16)
         batches = WindowBatches(text, Batching(tokens=40, window=8), 1, share)
     else:
         batches = TokenBatches(Pairs(), Batching(tokens=40), 1, share=share)  # type: ignore[arg-type]
-    task = Transduce(
+    task: Transduce | Match = Transduce(
         Transduce.Settings(),
         vocabularies=(VOCABULARY, VOCABULARY),
         searching=SearchSettings(),
         carried=Carried() if carries else None,
     )
+    if case.model == "dual":
+        task = Match(ranks)
     found: dict[str, Tensor] = {}
     logged: list[dict[str, object]] = []
     settings = validated(Training, raw, "test")

@@ -48,6 +48,7 @@ from seqloom.metrics.ranking import CANDIDATES
 from seqloom.models.dual import DualEncoder
 from seqloom.models.generator import Generator, Network
 from seqloom.models.model import MODELS
+from seqloom.ranks.group import ALONE, Group
 from seqloom.ranks.share import WHOLE, Share
 from seqloom.recipe import Recipe
 from seqloom.specials import SPECIALS
@@ -87,10 +88,10 @@ class Given:
 
 
 class Prepared:
-    """Everything but the loop. Of several processes one makes what is missing (`leads`); the others find it there."""
+    """Everything but the loop. Of several processes the first makes what is missing; the others find it there."""
 
-    def __init__(self, recipe: Recipe, folder: Path, tell: Tell, given: Given, *, leads: bool = True) -> None:
-        self.recipe, self.folder, self.tell, self.leads = recipe, folder, tell, leads
+    def __init__(self, recipe: Recipe, folder: Path, tell: Tell, given: Given, ranks: Group = ALONE) -> None:
+        self.recipe, self.folder, self.tell, self.leads = recipe, folder, tell, ranks.leads
         self.start, self.codec, self.tokens_of = given.start, given.codec, given.tokens_of
         self.device = runtime.apply(recipe.runtime)
         if self.device.type == "cpu":
@@ -105,14 +106,14 @@ class Prepared:
             if recipe.model.answers:  # where a text ends that is not searched for is nobody's business
                 self._caution_limits()
         self.dev = self._dev_examples()
-        self.task: AnyTask = build_task(recipe, self.codecs, self._teachers())
+        self.task: AnyTask = build_task(recipe, self.codecs, self._teachers(), ranks)
         self.network = self._network()
         if recipe.runtime.precision == "auto":
             precision = runtime.fastest(self.device, parameters(self.network))
             self.recipe = recipe.with_(runtime=recipe.runtime.with_(precision=precision))
         if recipe.batching.tokens == "auto":
             self._settle_batches()
-        if leads:
+        if ranks.leads:
             atomic_write(folder / RECIPE, render_yaml(self.recipe).encode())
 
     def _codecs(self) -> Codecs:

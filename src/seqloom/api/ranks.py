@@ -97,6 +97,8 @@ def said_of(ranks: Group, recipe: Recipe) -> str:
     own, rest = divmod(0 if recipe.batching.window is not None else batches, ranks.size)
     if own and not rest:
         return f"{ranks.size} processes: {own} of a step's {batches} batches for each"
+    if recipe.model.ranks:
+        return f"{ranks.size} processes: each encodes its rows of a batch, and holds them against the texts of all"
     hint = f"; training.accumulate: {ranks.size} gives each a batch of its own, in larger steps"
     return f"{ranks.size} processes: each takes its rows of a step's batch{'es' * (batches > 1)}{hint * (not own)}"
 
@@ -112,13 +114,6 @@ def follow(ranks: Group) -> Called:
     recipe = stored(folder)
     assert recipe is not None, "a run that is called to has a recipe"
     return Called(folder, Sitting(recipe, None, begins=False), told["reason"])
-
-
-def check_apart(ranks: Group, splits: bool) -> None:
-    """E_USAGE for a task whose batches cannot be shared."""
-    if ranks.size > 1 and not splits:
-        what = "the examples of a batch are learned together, which several processes cannot share"
-        raise SeqloomError("E_USAGE", what, where="model.kind", fix="train it with one process")
 
 
 def answered(ranks: Group, parts: Prepared, examples: Sequence[Example]) -> list[str]:

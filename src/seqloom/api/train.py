@@ -33,7 +33,7 @@ from seqloom.api.folder import (
 from seqloom.api.load import find_bundle, load, members, save_codecs
 from seqloom.api.model import Model
 from seqloom.api.prepare import Given, Prepared, Tell, check_model
-from seqloom.api.ranks import agreed, answered, check_apart, follow, invite, said_of
+from seqloom.api.ranks import agreed, answered, follow, invite, said_of
 from seqloom.api.staging import (
     DATA,
     FINISHED,
@@ -56,7 +56,7 @@ from seqloom.metrics.perplexity import perplexity
 from seqloom.nn.fusion import has_fusible
 from seqloom.ranks.group import ALONE, Group
 from seqloom.ranks.several import joined
-from seqloom.ranks.share import Share
+from seqloom.ranks.share import WHOLE, Share
 from seqloom.recipe import Recipe
 from seqloom.shapes import Tensor
 from seqloom.training import checkpoints
@@ -200,14 +200,13 @@ class _Training:
             write_record(now.recipe.data, place / DATA)
         with phase("preparing the data"):
             given = Given(now.start, wishes.codec, wishes.tokens_of)
-            self.parts = Prepared(now.recipe, place, wishes.tell, given, leads=ranks.leads)
+            self.parts = Prepared(now.recipe, place, wishes.tell, given, ranks)
         self.parts.folder = folder
         self.recipe = self.parts.recipe  # with every choice made that needs the data and the model
 
     def run(self) -> Run:
         last = checkpoints.last(self.folder)
         try:
-            check_apart(self.ranks, self.parts.task.splits)
             self.ranks.connect(self.parts.device, self.recipe.runtime.timeout)
             reason = self._listen(self._events(None if last is None else checkpoints.load(last)))
             self.ranks.disconnect()
@@ -268,6 +267,8 @@ class _Training:
 
     def _share(self) -> Share:
         """What this process computes of every step."""
+        if not self.parts.task.splits:
+            return WHOLE  # the task shares out its rows itself
         rows_only = self.recipe.batching.window is not None
         return self.ranks.share(self.recipe.training.accumulate, rows_only=rows_only)
 

@@ -82,6 +82,14 @@ class Group:
         """Why to stop, if any rank was asked to: the same answer on all ranks."""
         return reason
 
+    def rows(self, count: int) -> range:
+        """The rows that this process computes of a batch that all have; none, where there are fewer than processes."""
+        return range(self.rank, count, self.size)
+
+    def whole(self, own: Tensor, count: int) -> Tensor:
+        """The vectors of all rows of such a batch, each computed by its rank; gradients find their way back."""
+        return own
+
     # --- now and then --------------------------------------------------------------------------------------------
 
     def sums(self, values: Sequence[float]) -> list[float]:

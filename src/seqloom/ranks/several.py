@@ -16,6 +16,7 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.autograd.function import FunctionCtx
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
 from seqloom.errors import INTERRUPTED, SeqloomError
@@ -232,6 +233,10 @@ class Several(Group):
             dist.all_reduce(total)
             return total
 
+    def whole(self, own: Tensor, count: int) -> Tensor:
+        found: Tensor = _Whole.apply(own, count, self)  # type: ignore[no-untyped-call]
+        return found
+
     def vote(self, reason: str | None) -> str | None:
         """The answer is that to the vote before, which was counted while a step was computed: nobody waits for it."""
         with self._heard():
@@ -282,6 +287,22 @@ class Several(Group):
             own = torch.zeros_like(tensor)
             own[self.rank :: self.size] = tensor[self.rank :: self.size]
             tensor.copy_(self.sum(own))
+
+
+class _Whole(torch.autograd.Function):
+    """Rows of all ranks in one tensor. The loss is the sum of all ranks' losses, so a row's gradient is their sum."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, own: Tensor, count: int, ranks: Several) -> Tensor:
+        ctx.ranks = ranks  # type: ignore[attr-defined]
+        found = own.new_zeros(count, *own.shape[1:])
+        found[ranks.rank :: ranks.size] = own
+        return ranks.sum(found)
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None, None]:
+        ranks: Several = ctx.ranks  # type: ignore[attr-defined]
+        return ranks.sum(gradient)[ranks.rank :: ranks.size], None, None
 
 
 def _buckets(parameters: Sequence[nn.Parameter]) -> Iterator[list[nn.Parameter]]:

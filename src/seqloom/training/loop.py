@@ -152,7 +152,8 @@ def fit(
             with phase("exchange"):
                 ranks.sum_gradients(parameters, all_there=graphs is not None)
                 loss = _joined(loss, ranks, parameters[0])
-        tokens = _count(state, group, epoch_ends)
+        own = group if task.splits or ranks.leads else [None] * len(group)  # what all have is counted once
+        tokens = _count(state, own, epoch_ends)
         ranks.at_step(now.step)
         with phase("optimiser"):
             made.take(now.step, tokens, loss)
