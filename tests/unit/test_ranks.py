@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from seqloom.errors import SeqloomError
 from seqloom.ranks import watch as module
 from seqloom.ranks.group import ALONE
 from seqloom.ranks.launch import Launch, launched
+from seqloom.ranks.meeting import meet
 from seqloom.ranks.several import Several, _buckets
 from seqloom.ranks.watch import Sign, Watch
 from several import free_port
@@ -25,8 +27,8 @@ def test_a_process_knows_how_it_was_started() -> None:
     launch = launched(ENVIRONMENT)
     assert launch == Launch(2, 4, 0, 4, "here", 29500)
     assert not launch.leads
-    restarted = {"TORCHELASTIC_RESTART_COUNT": "1", "TORCHELASTIC_USE_AGENT_STORE": "True", "LOCAL_WORLD_SIZE": "2"}
-    assert launched({**ENVIRONMENT, **restarted}) == Launch(2, 4, 0, 2, "here", 29500, attempt=1, hosted=True)
+    by_torchrun = {"TORCHELASTIC_USE_AGENT_STORE": "True", "LOCAL_WORLD_SIZE": "2"}
+    assert launched({**ENVIRONMENT, **by_torchrun}) == Launch(2, 4, 0, 2, "here", 29500, hosted=True)
 
 
 @pytest.mark.parametrize("missing", [*ENVIRONMENT][:4])
@@ -62,6 +64,27 @@ def test_gradients_are_summed_in_pieces_of_one_type(monkeypatch: pytest.MonkeyPa
     assert sorted(len(one) for piece in pieces for one in piece) == sorted(size for size, _ in sizes)
     assert all(len({one.dtype for one in piece}) == 1 for piece in pieces)
     assert len(pieces) > 2
+
+
+# --- meeting -----------------------------------------------------------------------------------------------------
+
+
+def test_processes_that_are_started_anew_meet_in_a_new_place() -> None:
+    """What the ones before left in the store leads nobody astray."""
+    store, places = HashStore(), []
+    for _ in range(2):
+        with ThreadPoolExecutor(3) as pool:
+            found = list(pool.map(lambda rank: meet(store, rank, 3, 20.0), range(3)))
+        assert len(set(found)) == 1
+        places.append(found[0])
+    assert places[0] != places[1]
+
+
+def test_who_does_not_come_is_named() -> None:
+    with pytest.raises(SeqloomError, match="ranks 1, 2 did not come"):
+        meet(HashStore(), 0, 3, 0.2)
+    with pytest.raises(SeqloomError, match="rank 0 did not answer"):
+        meet(HashStore(), 1, 3, 0.2)
 
 
 # --- signs of life -----------------------------------------------------------------------------------------------

@@ -25,7 +25,6 @@ class Launch:
     local_size: int
     address: str  # where the processes meet
     port: int
-    attempt: int = 0  # how often the launcher has started all of them anew
     hosted: bool = False  # the launcher holds the meeting place, else rank 0 does
 
     @property
@@ -49,7 +48,6 @@ def launched(environment: Mapping[str, str] = os.environ) -> Launch | None:
         _number(environment, "LOCAL_WORLD_SIZE", size),
         environment["MASTER_ADDR"],
         _number(environment, "MASTER_PORT"),
-        _number(environment, "TORCHELASTIC_RESTART_COUNT", 0),
         environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
     )
 

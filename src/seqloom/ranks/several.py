@@ -22,6 +22,7 @@ from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined
 from seqloom.errors import INTERRUPTED, SeqloomError
 from seqloom.ranks.group import ALONE, Group
 from seqloom.ranks.launch import Launch, launched
+from seqloom.ranks.meeting import LOOK, meet
 from seqloom.ranks.share import Share
 from seqloom.ranks.watch import BEAT, GRACE, Watch
 from seqloom.shapes import Tensor
@@ -29,7 +30,6 @@ from seqloom.shapes import Tensor
 T = TypeVar("T")
 TIMEOUT = 120.0  # seconds, until the recipe is known
 STUCK = 10  # times the timeout: a rank that lives but does not come
-LOOK = 0.05  # seconds between two looks at the meeting place
 BUCKET = 1 << 24  # numbers that are summed at a time
 REASONS = (None, "preempted", "interrupted")
 
@@ -66,23 +66,14 @@ class Several(Group):
             what = f"rank {self.rank} cannot meet the others at {launch.address}:{launch.port}: {_first_line(error)}"
             fix = "check MASTER_ADDR, MASTER_PORT and what lies between the machines"
             raise SeqloomError("E_WORKER", what, where="ranks", fix=fix) from None
-        place = f"seqloom/{launch.attempt}"
+        place = meet(PrefixStore("seqloom", first), self.rank, self.size, STUCK * TIMEOUT / 2)
         self.store = PrefixStore(place, first)
         self.watch = Watch(launch, PrefixStore(place, second), TIMEOUT)
         self.watch.sign()
-        self._meet()
+        for rank in range(self.size):
+            self._wait_for(f"sign/{rank}")
         self.watch.begin()
         return self
-
-    def _meet(self) -> None:
-        """Wait until all are here; E_WORKER names those who did not come."""
-        until = time.monotonic() + STUCK * TIMEOUT / 2
-        missing = list(range(self.size))
-        while missing := [rank for rank in missing if not self.store.check([f"sign/{rank}"])]:
-            if time.monotonic() > until:
-                what = f"{len(missing)} of {self.size} processes did not come: rank {', '.join(map(str, missing[:8]))}"
-                raise SeqloomError("E_WORKER", what, where="ranks", fix="look at what they say, and start all again")
-            time.sleep(LOOK)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
