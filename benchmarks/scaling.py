@@ -21,6 +21,9 @@ import sys
 import tempfile
 import time
 import tracemalloc
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -63,36 +66,61 @@ def write_data(path: Path) -> None:
 
 
 def trained(recipe: Path, run: Path, size: int) -> dict[str, float]:
-    """One training by so many processes: tokens per second after the first steps, and seconds to the first one."""
+    """One training by so many processes: tokens per second, processor time for each, seconds to the first step."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
     command = [sys.executable, "-m", "seqloom", "train", recipe, "--run", run, "--no-report", "--profile"]
     shared = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    started_at, first, processes = time.monotonic(), None, []
+    started_at, processes = time.monotonic(), []
     for rank in range(size):
         own = {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size)}
-        processes.append(
-            subprocess.Popen(command, env={**shared, **own}, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
-        )
-    metrics = run / "metrics.jsonl"
+        environment, quiet = {**shared, **own}, subprocess.DEVNULL
+        processes.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=quiet))
+    looks = [look(run, [process.pid for process in processes], started_at)]
     while any(process.poll() is None for process in processes):
-        if first is None and metrics.exists() and '"logged"' in metrics.read_text():
-            first = time.monotonic() - started_at
+        seen = look(run, [process.pid for process in processes], started_at)
+        if seen.steps > looks[-1].steps:
+            looks.append(seen)
         time.sleep(0.05)
     said = processes[0].communicate()[1].decode()
     assert all(process.returncode == 0 for process in processes), said
-    logged = [line for line in map(json.loads, metrics.read_text().splitlines()) if line["event"] == "logged"][2:]
-    tokens, seconds = (
-        sum(line["tokens"] for line in logged),
-        sum(line["tokens"] / line["tokens_per_second"] for line in logged),
-    )
-    exchange = re.search(r"([0-9.]+) s  exchange", said)
-    spent = {name: float(re.search(rf"([0-9.]+) s  {name}\n", said)[1]) for name in ("forward", "backward")}  # type: ignore[index]
-    waiting = float(exchange[1]) if exchange else 0.0
-    assert first is not None
-    share = waiting / (waiting + sum(spent.values()))
-    return {"tokens_per_second": tokens / seconds, "first_step": first, "exchange": share}
+    first, last = looks[1], looks[-1]  # the first step warms up
+    tokens = last.tokens - first.tokens
+    spent = {name: _seconds(said, name) for name in ("exchange", "forward", "backward")}
+    return {
+        "tokens_per_second": tokens / (last.at - first.at),
+        "processor_seconds_per_token": (last.processor - first.processor) / tokens,
+        "first_step": first.at,
+        "exchange": spent["exchange"] / sum(spent.values()),
+    }
+
+
+@dataclass(frozen=True)
+class Look:
+    """How far a training is: its logged steps and their tokens, seconds since its start, and of the processors."""
+
+    steps: int
+    tokens: int
+    at: float
+    processor: float
+
+
+def look(run: Path, processes: Sequence[int], started_at: float) -> Look:
+    metrics = run / "metrics.jsonl"
+    text = metrics.read_text() if metrics.exists() else ""
+    logged = [json.loads(line) for line in text.splitlines() if '"logged"' in line and line.endswith("}")]
+    spent = 0.0
+    for process in processes:
+        with suppress(OSError):
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            spent += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return Look(len(logged), sum(line["tokens"] for line in logged), time.monotonic() - started_at, spent)
+
+
+def _seconds(said: str, phase: str) -> float:
+    found = re.search(rf"([0-9.]+) s  {phase}\n", said)
+    return float(found[1]) if found else 0.0
 
 
 def planned() -> dict[str, float]:
@@ -132,6 +160,7 @@ def encoded(folder: Path) -> float:
 
 def measured(turns: int, steps: int) -> dict[str, Any]:
     found: dict[int, list[dict[str, float]]] = {size: [] for size in SIZES}
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         write_data(folder / "pairs.tsv")
@@ -148,10 +177,11 @@ def measured(turns: int, steps: int) -> dict[str, Any]:
     alone = medians["1"]["tokens_per_second"]
     for one in medians.values():
         one["ratio"] = one["tokens_per_second"] / alone
+        one["processor_ratio"] = one["processor_seconds_per_token"] / medians["1"]["processor_seconds_per_token"]
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": runtime.describe(),
-        "load_before": os.getloadavg()[0],
+        "load_before": load,
         "turns": turns,
         "steps": steps,
         "processes": medians,
@@ -171,11 +201,12 @@ def between(text: str, name: str, new: str) -> str:
 
 def table(result: dict[str, Any]) -> str:
     lines = [
-        "| processes | tokens/s against one | share of the time in the exchange | seconds to the first step |",
-        "|---|---|---|---|",
+        "| processes | tokens/s | processor time a token | exchange | seconds to the first step |",
+        "|---|---|---|---|---|",
     ]
     for size, one in result["processes"].items():
-        lines.append(f"| {size} | {one['ratio']:.2f} | {100 * one['exchange']:.0f} % | {one['first_step']:.1f} |")
+        ratios = f"{one['ratio']:.2f} | {one['processor_ratio']:.2f}"
+        lines.append(f"| {size} | {ratios} | {100 * one['exchange']:.0f} % | {one['first_step']:.1f} |")
     machine = result["machine"]
     lines.append("")
     lines.append(

@@ -23,7 +23,7 @@ from seqloom.training.observers import CLOCK_FIELDS
 
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone")
 LONG = "{steps: 100000, checkpoint_every: 10, validate_every: 100000, log_every: 5}"
-QUICK = ("--no-report", "--set", "runtime.timeout=4")
+QUICK = ("--no-report", "--set", "runtime.timeout=8")
 
 
 def has_step(run: Path, step: int) -> bool:
@@ -136,9 +136,9 @@ def test_a_rank_that_stands_still_is_named(tmp_path: Path) -> None:
         ranks.signal(1, signal.SIGSTOP)
         started_at = time.monotonic()
         assert ranks.codes(but=[1]) == [6], ranks.everything()
-        assert 3 < time.monotonic() - started_at < 60
+        assert 6 < time.monotonic() - started_at < 60
         assert "error[E_WORKER]: rank 1 " in ranks.said(0)
-        assert "gave no sign of life for 4 s" in ranks.said(0)
+        assert "gave no sign of life for 8 s" in ranks.said(0)
 
 
 def test_a_rank_with_a_full_disk_ends_all_with_its_code(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shlex
 import sys
 from collections.abc import Iterator
@@ -60,7 +61,9 @@ def command(
     launch = launched()
     if launch is None:
         _peek(path)
-    elif seeds is not None or gain is not None:
+    else:
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # else a lost process costs a page, besides our one line
+    if launch is not None and (seeds is not None or gain is not None):
         raise _one_run("--gain" if gain else "--seeds")
     leads = launch is None or launch.leads
     quiet = quiet or not leads

@@ -165,7 +165,7 @@ class Watch:
             if failed is not None:
                 failed_at = failed_at or time.monotonic()
                 if time.monotonic() - failed_at > GRACE and not self._ended.is_set():
-                    _exit(failed)
+                    self._end_here(failed)
             if silent := self._silent_by_limits():
                 self._leave(silent, f"gave no sign of life for {self.timeout:g} s")
 
@@ -204,7 +204,17 @@ class Watch:
         error = SeqloomError("E_WORKER", f"{self._named(ranks)} {what}", where="ranks", fix=_FIX)
         if self._speaks(ranks) or (always and self.launch.local == 0):
             self.tell(error.line)
-        _exit(error.exit_code)
+        if always:  # there is nobody who could be told
+            _exit(error.exit_code)
+        self._end_here(error.exit_code, error.code)
+
+    def _end_here(self, exit_code: int, code: str = "") -> None:
+        """Leave a last sign, so that nobody misses this process too; who holds the meeting place lets it be read."""
+        with suppress(RuntimeError):
+            self.sign(exit_code, code)
+        if self.launch.leads and not self.launch.hosted:
+            time.sleep(3 * BEAT)
+        _exit(exit_code)
 
 
 _FIX = "the same command goes on from the last checkpoint; torchrun --max-restarts 3 does so by itself"
