@@ -41,11 +41,19 @@ def agreed(ranks: Group, located: Callable[[], tuple[Recipe, Path]]) -> tuple[Re
         if text != texts[0]:
             what = f"ranks 0 and {rank} have different recipes: {_first_difference(texts[0], text)}"
             raise ranks.common(SeqloomError("E_RANKS", what, where="recipe", fix="give all the same recipe"))
-    places = ranks.gather(json.dumps([socket.gethostname(), str(Path.cwd())]))
+    places = ranks.gather(json.dumps([socket.gethostname(), _boot(), str(Path.cwd())]))
     if len(set(places)) > 1:  # else all see the same files
         first = places.index(places[ranks.rank]) == ranks.rank
         _compare_data(ranks, ranks.together(lambda: _data_of(wanted) if first else ""))
     return wanted, folder
+
+
+def _boot() -> str:
+    """What tells machines apart that bear the same name, where the system says it."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
 
 
 def _first_difference(one: str, other: str) -> str:

@@ -110,11 +110,6 @@ class Watch:
             return self._blame(late, "did not come to the step that the others wait in")
         return SeqloomError("E_WORKER", f"the processes lost each other: {problem}", where="ranks", fix=_FIX)
 
-    def ended_code(self, rank: int) -> str | None:
-        """The error code that a rank ended with; None where it has not ended."""
-        heard = self._heard.get(rank)
-        return heard.sign["code"] if heard is not None and heard.sign["end"] is not None else None
-
     def _blame(self, ranks: Sequence[int], what: str) -> BaseException:
         """The error, on the lowest rank that is left; the others end without a word."""
         error = SeqloomError("E_WORKER", f"{self._named(ranks)} {what}", where="ranks", fix=_FIX)
