@@ -40,6 +40,7 @@ PAGE = ROOT / "docs" / "scale.md"
 SIZES = (1, 2, 4)
 PAIRS, WORDS = 6_000, 2_000
 PLANNED = 2_000_000  # pairs of the epoch that is planned
+QUIET = 0.25  # of the cores: a machine that is busier says nothing about the speed of several processes
 BILLION, GPUS, TOKENS = 1_000_000_000, 64, 25  # the arithmetic: pairs, GPUs, target tokens of a pair
 RECIPE = """
 data: {{train: {data}}}
@@ -92,6 +93,7 @@ def trained(recipe: Path, run: Path, size: int) -> dict[str, float]:
         "tokens_per_second": tokens / (last.at - first.at),
         "processor_seconds_per_token": (last.processor - first.processor) / tokens,
         "first_step": first.at,
+        "first_step_processor": first.processor / size,
         "exchange": spent["exchange"] / sum(spent.values()),
     }
 
@@ -201,13 +203,15 @@ def between(text: str, name: str, new: str) -> str:
 
 def table(result: dict[str, Any]) -> str:
     lines = [
-        "| processes | tokens/s | processor time a token | exchange | seconds to the first step |",
+        "| processes | tokens/s | processor time a token | exchange | processor seconds to the first step |",
         "|---|---|---|---|---|",
     ]
-    for size, one in result["processes"].items():
-        ratios = f"{one['ratio']:.2f} | {one['processor_ratio']:.2f}"
-        lines.append(f"| {size} | {ratios} | {100 * one['exchange']:.0f} % | {one['first_step']:.1f} |")
     machine = result["machine"]
+    quiet = result["load_before"] < QUIET * machine["cores"]
+    for size, one in result["processes"].items():
+        speed = f"{one['ratio']:.2f}" if quiet else "-"
+        ratios = f"{speed} | {one['processor_ratio']:.2f}"
+        lines.append(f"| {size} | {ratios} | {100 * one['exchange']:.0f} % | {one['first_step_processor']:.1f} |")
     lines.append("")
     lines.append(
         f"({result['date']}, {machine['processor']}, {machine['cores']} cores, one thread a process, median of "
