@@ -155,6 +155,7 @@ def test_a_rank_with_a_full_disk_ends_all_with_its_code(tmp_path: Path) -> None:
 # --- going on ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.story
 def test_restarted_by_torchrun_equals_uninterrupted_and_loads_anywhere(tmp_path: Path) -> None:
     """Two of four ranks are killed, one after the other; torchrun starts all anew each time, and the run ends as one
     that was left in peace. What four have saved, two and one go on with."""
