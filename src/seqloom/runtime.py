@@ -45,6 +45,8 @@ class Runtime(Settings):
     # On a GPU. auto: training steps become CUDA graphs where they can. fused: and torch compiles Transformer layers,
     # for a minute or two before the first steps
     compile: Literal["auto", "fused", "never"] = "auto"
+    # Where several processes train one model: seconds without a sign of life after which one of them counts as lost
+    timeout: float = Field(default=120.0, ge=2, le=86_400)
     deterministic: bool = False  # on a GPU: only algorithms that repeat bit for bit, at a price. The CPU always does
 
 

@@ -22,6 +22,7 @@ from seqloom.data.vectors import read_vectors
 from seqloom.models.generator import Generator, Network
 from seqloom.models.model import MODELS
 from seqloom.nn.frontends import Embedding, Frontend
+from seqloom.ranks.group import ALONE, Group
 from seqloom.recipe import Recipe
 from seqloom.runtime import check_room, seed_step
 from seqloom.specials import SPECIALS
@@ -108,9 +109,10 @@ def _fill(embedding: Frontend, codec: TextCodec, file: Path) -> float:
 AnyTask = Task[Any, Pair, Any]  # a task and its network are built of one recipe, and so fit each other
 
 
-def build_task(recipe: Recipe, codecs: Codecs, teachers: Sequence[Generator] = ()) -> AnyTask:
+def build_task(recipe: Recipe, codecs: Codecs, teachers: Sequence[Generator] = (), ranks: Group = ALONE) -> AnyTask:
+    """What is learned; `ranks` are for a task whose batches are learned together by all processes."""
     if recipe.model.ranks:
-        return Match()
+        return Match(ranks)
     read = codecs.target if recipe.task.source_noise.silent else codecs.source.as_text()  # only noise needs to know
     sizes = (read.vocabulary.spelled, codecs.target.vocabulary.spelled)
     carried = Carried() if recipe.batching.window is not None else None

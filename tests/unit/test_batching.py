@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -11,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seqloom.batch import Batch
 from seqloom.data.batching import Batching, TokenBatches, collate_pairs, in_order, padding_share, plan
 from seqloom.data.codec import TextCodec
 from seqloom.data.codecs import Codecs, Pair
@@ -18,6 +20,7 @@ from seqloom.data.corpus import Corpus, Limits
 from seqloom.data.mixing import Mixture
 from seqloom.data.readers import Example
 from seqloom.data.recutting import one_by_one
+from seqloom.ranks.share import WHOLE, Share
 from seqloom.specials import EOS, PAD
 
 lengths = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), max_size=120)
@@ -223,3 +226,30 @@ def test_collate_fills_extras_copies_weights_and_alignments() -> None:
 def test_what_no_pair_has_no_batch_has() -> None:
     batch = collate_pairs([Pair(np.array([7]), np.array([8]), 0)])
     assert (batch.weights, batch.alignment, batch.sources["source"].copies) == (None, None, None)
+
+
+@pytest.mark.parametrize("how", ["plain", "recut", "vary"])
+@pytest.mark.parametrize("batches", [1, 3, 4])
+def test_several_processes_share_an_epoch_without_overlap_or_loss(corpus: Corpus, how: str, batches: int) -> None:
+    """And what they see is what one process would: a pair is cut alike whoever computes it."""
+
+    def recut(pair: Pair, rng: Random) -> Pair:
+        return replace(pair, target=pair.target[: rng.randint(1, len(pair.target))])
+
+    changes = {} if how == "plain" else {how: one_by_one(corpus, recut, 1)}
+
+    def seen(share: Share, skip: int = 0) -> list[dict[int, list[int]]]:
+        made = TokenBatches(corpus, Batching(tokens=100), 1, share=share, **changes).epoch(1, skip)
+        return [{} if batch is None else told(batch) for batch in made]
+
+    def told(batch: Batch) -> dict[int, list[int]]:
+        assert batch.target is not None
+        rows = zip(batch.examples, batch.target.ids, batch.target.mask, strict=True)
+        return {index: ids[mask].tolist() for index, ids, mask in rows}
+
+    whole = seen(WHOLE)
+    for skip in (0, batches):
+        parts = [seen(Share.of_steps(rank, 3, batches), skip) for rank in range(3)]
+        for expected, *own in zip(whole[skip:], *parts, strict=True):
+            assert sum(map(len, own)) == len(expected), "no pair twice"
+            assert {index: ids for part in own for index, ids in part.items()} == expected

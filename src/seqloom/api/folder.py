@@ -31,7 +31,7 @@ from seqloom.training import checkpoints
 __all__ = ["DATA", "FINISHED", "METRICS", "RECIPE", "START"]
 
 CARD = "card.json"  # of a bundle
-_MACHINE = ("runtime.device:", "runtime.threads:")  # may change between sittings, and is told
+_MACHINE = ("runtime.device:", "runtime.threads:", "runtime.timeout:")  # may change between sittings, and is told
 _MOST_BYTES = 1_000_000
 
 
@@ -119,7 +119,7 @@ def sitting(wanted: Recipe, folder: Path, start: Path | None, replace: bool) -> 
     """The recipe with every choice made that is made at the start, the stored one's choices where the run goes on."""
     start = None if start is None else start.resolve()
     trained = is_trained(folder)
-    known = None if replace or (not trained and _has_pipes(wanted.data)) else _stored(folder)
+    known = None if replace or (not trained and _has_pipes(wanted.data)) else stored(folder)
     if known is None:
         return Sitting(_settled(wanted, None, folder), start, begins=True)
     recipe = _settled(wanted, known, folder)
@@ -143,7 +143,8 @@ def sitting(wanted: Recipe, folder: Path, start: Path | None, replace: bool) -> 
     return Sitting(recipe, began_from, begins=False, told=lines)
 
 
-def _stored(folder: Path) -> Recipe | None:
+def stored(folder: Path) -> Recipe | None:
+    """The effective recipe of a run, with every choice that was made at its start."""
     path = folder / RECIPE
     if not path.exists():
         return None

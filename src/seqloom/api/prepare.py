@@ -48,6 +48,8 @@ from seqloom.metrics.ranking import CANDIDATES
 from seqloom.models.dual import DualEncoder
 from seqloom.models.generator import Generator, Network
 from seqloom.models.model import MODELS
+from seqloom.ranks.group import ALONE, Group
+from seqloom.ranks.share import WHOLE, Share
 from seqloom.recipe import Recipe
 from seqloom.specials import SPECIALS
 from seqloom.tasks.base import Loss
@@ -86,10 +88,10 @@ class Given:
 
 
 class Prepared:
-    """Everything but the loop."""
+    """Everything but the loop. Of several processes the first makes what is missing; the others find it there."""
 
-    def __init__(self, recipe: Recipe, folder: Path, tell: Tell, given: Given) -> None:
-        self.recipe, self.folder, self.tell = recipe, folder, tell
+    def __init__(self, recipe: Recipe, folder: Path, tell: Tell, given: Given, ranks: Group = ALONE) -> None:
+        self.recipe, self.folder, self.tell, self.leads = recipe, folder, tell, ranks.leads
         self.start, self.codec, self.tokens_of = given.start, given.codec, given.tokens_of
         self.device = runtime.apply(recipe.runtime)
         if self.device.type == "cpu":
@@ -104,14 +106,15 @@ class Prepared:
             if recipe.model.answers:  # where a text ends that is not searched for is nobody's business
                 self._caution_limits()
         self.dev = self._dev_examples()
-        self.task: AnyTask = build_task(recipe, self.codecs, self._teachers())
+        self.task: AnyTask = build_task(recipe, self.codecs, self._teachers(), ranks)
         self.network = self._network()
         if recipe.runtime.precision == "auto":
             precision = runtime.fastest(self.device, parameters(self.network))
             self.recipe = recipe.with_(runtime=recipe.runtime.with_(precision=precision))
         if recipe.batching.tokens == "auto":
             self._settle_batches()
-        atomic_write(folder / RECIPE, render_yaml(self.recipe).encode())
+        if ranks.leads:
+            atomic_write(folder / RECIPE, render_yaml(self.recipe).encode())
 
     def _codecs(self) -> Codecs:
         folder, recipe = self.folder / "codec", self.recipe
@@ -280,7 +283,7 @@ class Prepared:
 
     def _network(self) -> Network:
         network = build_model(self.recipe, self.codecs)
-        if checkpoints.last(self.folder) is None:  # else its weights replace these
+        if self.leads and checkpoints.last(self.folder) is None:  # else its weights replace these
             self._begin(network)
         return network.to(self.device)
 
@@ -331,12 +334,12 @@ class Prepared:
         self.recipe = self.recipe.with_(batching=settings.with_(tokens=tokens))
         self.tell(f"batches of {tokens:,} tokens suit {len(lengths):,} pairs on this machine")
 
-    def batches(self) -> TokenBatches | WindowBatches:
-        """The training pairs, epoch after epoch."""
+    def batches(self, share: Share = WHOLE) -> TokenBatches | WindowBatches:
+        """The training pairs, epoch after epoch: a share of each step's, where several processes train."""
         seed, varies = self.recipe.runtime.seed, self.codecs.source.varies
         batches: TokenBatches | WindowBatches
         if self.recipe.batching.window is not None:
-            batches = WindowBatches(self._stream("train", self.train_pairs), self.recipe.batching, seed)
+            batches = WindowBatches(self._stream("train", self.train_pairs), self.recipe.batching, seed, share)
         else:
             batches = TokenBatches(
                 self.train_pairs,
@@ -346,6 +349,7 @@ class Prepared:
                 recutting(self.train_pairs, self.codecs, seed) if self.codecs.samples and not varies else None,
                 self.recipe.data.mixture(self.train_pairs.sizes),
                 varying(self.train_pairs, self.codecs, seed) if varies else None,
+                share,
             )
         size, padding = parameters(self.network), batches.padding(0)
         self.tell(f"{size:,} parameters, {batches.count(0):,} batches an epoch, padding {100 * padding:.1f} %")
@@ -355,14 +359,16 @@ class Prepared:
         sets = self.recipe.data.sets
         return stream(pairs, sets[part if part in sets else "train"][0].flows)
 
-    def dev_batches(self) -> Iterator[Batch]:
+    def dev_batches(self, share: Share = WHOLE) -> Iterator[Batch]:
         """The dev pairs once, longest first; a text that is read in windows in parts, each after what stands before."""
         batching = self.recipe.batching
         if batching.window is not None:
-            yield from judged(self._stream("dev", self.dev_pairs), batching.window, batching.budget)
+            parts = judged(self._stream("dev", self.dev_pairs), batching.window, batching.budget)
+            yield from (part for place, part in enumerate(parts) if share.rows(place, len(part)) is not None)
             return
-        for rows in in_order(np.maximum(*self.dev_pairs.lengths()), batching.budget):
-            yield self.task.collate(self.dev_pairs.pick(rows))
+        for place, rows in enumerate(in_order(np.maximum(*self.dev_pairs.lengths()), batching.budget)):
+            if share.rows(place, len(rows)) is not None:
+                yield self.task.collate(self.dev_pairs.pick(rows))
 
     def model(self) -> Model:
         """The network as it stands, with text on both sides; it predicts in float32 as it will when it is loaded."""

@@ -33,6 +33,7 @@ from seqloom.api.folder import (
 from seqloom.api.load import find_bundle, load, members, save_codecs
 from seqloom.api.model import Model
 from seqloom.api.prepare import Given, Prepared, Tell, check_model
+from seqloom.api.ranks import agreed, answered, follow, invite, said_of
 from seqloom.api.staging import (
     DATA,
     FINISHED,
@@ -53,6 +54,9 @@ from seqloom.files import atomic_write
 from seqloom.metrics.calibration import Calibration
 from seqloom.metrics.perplexity import perplexity
 from seqloom.nn.fusion import has_fusible
+from seqloom.ranks.group import ALONE, Group
+from seqloom.ranks.several import joined
+from seqloom.ranks.share import WHOLE, Share
 from seqloom.recipe import Recipe
 from seqloom.shapes import Tensor
 from seqloom.training import checkpoints
@@ -66,6 +70,7 @@ from seqloom.training.phases import phase
 from seqloom.training.state import Snapshot
 from seqloom.wiring import parameters
 
+STOPPED = ("preempted", "interrupted")
 SAMPLED_LINES = 5_000  # of the training sources, to learn whether lines are sentences
 
 
@@ -116,7 +121,23 @@ def train(
 ) -> Run:
     """Train a recipe in a run folder (default `runs/<recipe>`), or go on where it stopped."""
     wishes = wishes or Wishes()
-    wanted, folder = located(recipe, run, settings)
+    with joined() as ranks:
+        wanted, folder = agreed(ranks, lambda: located(recipe, run, settings))
+        if ranks.leads:
+            done = _lead(wanted, folder, wishes, ranks)
+            ranks.tell("done", "")
+            return done
+        called = follow(ranks)
+        if called.reason is not None:
+            return Run(called.folder, called.reason)
+        done = _Training(called.sitting, called.folder, Wishes(stop=wishes.stop), ranks).run()
+        if done.reason in STOPPED:  # a launcher ends all when one has ended so, and rank 0 may still be saving
+            ranks.told("done")
+        return done
+
+
+def _lead(wanted: Recipe, folder: Path, wishes: Wishes, ranks: Group) -> Run:
+    """Prepare the run folder, call the others where there are any, and train."""
     check_folder(folder)
     if wishes.replace or not is_trained(folder):
         check_readable(wanted.data)
@@ -133,12 +154,16 @@ def train(
                 check_unchanged(now.recipe.data, folder / DATA, wishes.allow_data_change)
                 if is_finished(folder):
                     wishes.tell(f"{folder} is finished already")
+                    invite(ranks, folder, finished_reason(folder))
                     return Run(folder, finished_reason(folder))
                 _mend(folder, wishes.tell)
-            training = _Training(now, folder, wishes)
+            training = _Training(now, folder, wishes, ranks)
         if now.begins:
             adopt(folder)
             drop_old_copies(folder, now.recipe.data)
+        if ranks.size > 1:
+            wishes.tell(said_of(ranks, now.recipe))
+        invite(ranks, folder)
         return training.run()
 
 
@@ -163,8 +188,8 @@ def _check_other(other: Path, folder: Path, replaced: bool) -> None:
 class _Training:
     """One sitting of one run: fit, listen, keep."""
 
-    def __init__(self, now: Sitting, folder: Path, wishes: Wishes) -> None:
-        self.folder, self.wishes = folder, wishes
+    def __init__(self, now: Sitting, folder: Path, wishes: Wishes, ranks: Group = ALONE) -> None:
+        self.folder, self.wishes, self.ranks = folder, wishes, ranks
         self.metrics = metrics_of(None, now.recipe)
         for line in now.told:
             wishes.tell(line)
@@ -175,15 +200,17 @@ class _Training:
             write_record(now.recipe.data, place / DATA)
         with phase("preparing the data"):
             given = Given(now.start, wishes.codec, wishes.tokens_of)
-            self.parts = Prepared(now.recipe, place, wishes.tell, given)
+            self.parts = Prepared(now.recipe, place, wishes.tell, given, ranks)
         self.parts.folder = folder
         self.recipe = self.parts.recipe  # with every choice made that needs the data and the model
 
     def run(self) -> Run:
         last = checkpoints.last(self.folder)
         try:
+            self.ranks.connect(self.parts.device, self.recipe.runtime.timeout)
             reason = self._listen(self._events(None if last is None else checkpoints.load(last)))
-            if reason not in ("preempted", "interrupted"):
+            self.ranks.disconnect()
+            if reason not in STOPPED and self.ranks.leads:
                 with phase("finishing"):
                     self._finish(reason)
         except TooLargeError as error:
@@ -224,9 +251,9 @@ class _Training:
         return fit(
             self.parts.task,
             self.parts.network,
-            self.parts.batches(),
+            self.parts.batches(self._share()),
             self.recipe.training,
-            validate=self.validate,
+            validate=lambda network: self.validate(network, self.ranks),
             seed=self.recipe.runtime.seed,
             precision=self.recipe.runtime.precision,
             record=record,
@@ -235,7 +262,15 @@ class _Training:
             stop=self.wishes.stop,
             samples=self.samples,
             tell=self.wishes.tell,
+            ranks=self.ranks,
         )
+
+    def _share(self) -> Share:
+        """What this process computes of every step."""
+        if not self.parts.task.splits:
+            return WHOLE  # the task shares out its rows itself
+        rows_only = self.recipe.batching.window is not None
+        return self.ranks.share(self.recipe.training.accumulate, rows_only=rows_only)
 
     def _way_out(self, remedy: str) -> str:
         """What to do about a run that diverged. With the recipe as it is, it would come to the same point again."""
@@ -249,30 +284,36 @@ class _Training:
     def _listen(self, events: Iterator[Event]) -> str:
         keep = max(2, self.recipe.training.average or 0)
         with ExitStack() as stack:
-            log = stack.enter_context(JsonLines(self.folder / METRICS))
-            board = [TensorBoard(self.folder / "board", self.wishes.tell)] if TensorBoard.available() else []
-            observers: list[Observer] = [log, *board, CheckpointKeeper(self.folder, keep), *self.wishes.observers]
+            observers: list[Observer] = []
+            if self.ranks.leads:
+                log = stack.enter_context(JsonLines(self.folder / METRICS))
+                board = [TensorBoard(self.folder / "board", self.wishes.tell)] if TensorBoard.available() else []
+                observers = [log, *board, CheckpointKeeper(self.folder, keep), *self.wishes.observers]
             reason = "interrupted"
             for event in events:
                 with phase("saving" if isinstance(event, Checkpoint) else "logging"):
                     for observer in observers:
                         observer(event)
-                    if isinstance(event, Checkpoint) and event.best:
+                    if isinstance(event, Checkpoint) and event.best and self.ranks.leads:
                         self._write_bundle(event.snapshot().weights(), {})
                 if isinstance(event, Finished):
                     reason = event.reason
         return reason
 
-    def validate(self, network: nn.Module) -> Mapping[str, float]:
-        """Loss on all dev pairs; the recipe's metrics on the first of them, decoded greedily. All of it in float32."""
-        total, count = 0.0, 0
-        for batch in self.parts.dev_batches():
+    def validate(self, network: nn.Module, ranks: Group = ALONE) -> Mapping[str, float]:
+        """Loss on all dev pairs; the recipe's metrics on the first of them, decoded greedily. All of it in float32.
+
+        Of several processes each computes some of the batches and some of the outputs.
+        """
+        total, count = 0.0, 0.0
+        for batch in self.parts.dev_batches(ranks.share_of_batches()):
             loss = self.parts.task.loss(network, batch.to(self.parts.device), 0)
             total, count = total + float(loss.nll), count + int(loss.count)
+        total, count = ranks.sums([total, count])
         values = {"nll": total / count, "perplexity": perplexity(total, count)}
         chosen = self.parts.dev[: self.recipe.evaluation.validate_examples]
         if chosen and not self.parts.codecs.continues:  # there is more than one way to go on with a text
-            outputs = self._outputs(chosen, self.parts.answers)
+            outputs = self._outputs(chosen, lambda all_of_them: answered(ranks, self.parts, all_of_them))
             references = [example.references for example in chosen]
             for word, metric in self.metrics.items():
                 values[word] = metric.score(outputs, references)

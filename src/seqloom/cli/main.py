@@ -11,6 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import typer
 
@@ -44,6 +45,7 @@ from seqloom.cli import (
 from seqloom.cli.help import PlainCommand
 from seqloom.errors import INTERRUPTED, SeqloomError, nearest
 from seqloom.heap import SOME, keep_memory
+from seqloom.ranks.launch import launched
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo.command,
@@ -112,7 +114,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):  # whatever the locale: what we write is UTF-8, and file names survive
             stream.reconfigure(encoding="utf-8", errors=errors)
     keep_memory(SOME)
-    sys.exit(run(given))
+    code = run(given)
+    if code:
+        _leave_the_others(code)
+    sys.exit(code)
+
+
+def _leave_the_others(code: int) -> None:
+    """One of several processes that failed ends here: what they share would wait for those that are gone."""
+    with suppress(SeqloomError):
+        if launched() is not None:
+            with suppress(OSError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(code)
 
 
 def _open_missing_streams() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shlex
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from seqloom.cli.gain import measured_gain, say_gain
 from seqloom.cli.ranking import ranks
 from seqloom.cli.reporting import NAME, written
 from seqloom.errors import INTERRUPTED, PREEMPTED, SeqloomError
+from seqloom.ranks.launch import launched
 
 if TYPE_CHECKING:
     from seqloom.api.many import Many
@@ -56,7 +58,15 @@ def command(
 ) -> None:
     """Train a recipe; the same command goes on where it stopped."""
     path, run = _what_to_train(recipe, run, start)
-    _peek(path)
+    launch = launched()
+    if launch is None:
+        _peek(path)
+    else:
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # else a lost process costs a page, besides our one line
+    if launch is not None and (seeds is not None or gain is not None):
+        raise _one_run("--gain" if gain else "--seeds")
+    leads = launch is None or launch.leads
+    quiet = quiet or not leads
     assignments = [*settings]
     assignments += [f"runtime.device={device}"] if device is not None else []
     assignments += [f"runtime.threads={threads}"] if threads is not None else []
@@ -72,7 +82,7 @@ def command(
         from seqloom.training.console import Console
         from seqloom.training.phases import Phases
 
-        if profile:
+        if profile and leads:
             stack.callback(_say_phases, stack.enter_context(Phases()))
         numbers = parse_seeds(seeds) if seeds is not None else []
 
@@ -93,14 +103,24 @@ def command(
                 raise typer.Exit(STOPPED[found.reason])
             say.talk(f"report: {say.shown(folder / NAME)}")
         elif numbers or any(map(is_sweep, assignments)):
+            if launch is not None:
+                raise _one_run("--set")
             if path.is_dir():
                 raise SeqloomError("E_USAGE", "several runs begin from a recipe, not from a run", where=str(path))
             _say_many(train_many(path, run, _full_keys(path, assignments), numbers, wishes), as_json, quiet, replace)
         else:
             trained = train(path, run, assignments, wishes(""))
-            if not no_report:
-                _report(trained, stop, quiet)
-            _say_one(trained, as_json, quiet)
+            if leads:
+                if not no_report:
+                    _report(trained, stop, quiet)
+                _say_one(trained, as_json, quiet)
+            elif trained.reason in STOPPED:
+                raise typer.Exit(STOPPED[trained.reason])
+
+
+def _one_run(where: str) -> SeqloomError:
+    what = "several processes train one run, not several"
+    return SeqloomError("E_USAGE", what, where=where, fix="train them one after the other")
 
 
 def _say_phases(phases: Phases) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import Annotated, Literal, cast
 
@@ -25,9 +25,12 @@ from seqloom.data.codecs import NO_PIECE, Encoded, Ids, Pair
 from seqloom.data.columns import Columns, Picked, Ragged, picked
 from seqloom.data.corpus import Corpus, Lengths
 from seqloom.data.mixing import Mixture
+from seqloom.ranks.share import WHOLE, Share
 from seqloom.shapes import Float, Int, Tensor
 
 Plan = list[npt.NDArray[np.int64]]  # one array of example indices per batch
+Rows = npt.NDArray[np.int64]  # which pairs, by number
+Pick = Callable[[Rows], Sequence[Pair]]
 Collate = Callable[[Sequence[Pair]], Batch]
 Recut = Callable[[int, npt.NDArray[np.int64], npt.NDArray[np.int64]], Columns | list[Pair]]  # as recutting.py has it
 EQUAL = 33  # lengths that differ by less than this part of them count as one: else few long examples are alike
@@ -212,10 +215,12 @@ class TokenBatches:
         recut: Recut | None = None,
         mixture: Mixture | None = None,
         vary: Recut | None = None,
+        share: Share = WHOLE,
     ) -> None:
-        """`vary` changes pairs without making them longer, a batch at a time: nothing is planned anew."""
+        """`vary` changes pairs without making them longer, a batch at a time: nothing is planned anew. Where several
+        processes train, each plans all batches and makes its `share` of them."""
         self.corpus, self.settings, self.seed = corpus, settings, seed
-        self.collate, self.recut, self.mixture, self.vary = collate, recut, mixture, vary
+        self.collate, self.recut, self.mixture, self.vary, self.share = collate, recut, mixture, vary, share
         self._lengths = corpus.lengths()
         self._planned: tuple[int, Plan] | None = None  # the last epoch asked for: counting it is then free
 
@@ -248,30 +253,32 @@ class TokenBatches:
     def rows(self, longest: int) -> int:
         """The most pairs that a batch can have whose longest sequence, EOS counted, is so long."""
         most = max(1, self.settings.budget // longest)
-        return most if self.settings.sentences is None else min(most, self.settings.sentences)
+        return self.share.most(most if self.settings.sentences is None else min(most, self.settings.sentences))
 
     def padding(self, epoch: int) -> float:
         """Share of padded cells, both sides together."""
         return padding_share(self.plan(epoch), *self._lengths)
 
-    def epoch(self, number: int, skip: int = 0) -> Iterator[Batch]:
-        """The batches of one epoch; the first `skip` cost nothing (a resumed run has seen them)."""
+    def epoch(self, number: int, skip: int = 0) -> Iterator[Batch | None]:
+        """The batches of one epoch; the first `skip` cost nothing (a resumed run has seen them). Of each this process
+        makes its share, and None stands for one that others compute."""
         if self.recut is not None:
-            yield from islice(self._recut_epoch(number, self.recut), skip, None)
-            return
-        if self.vary is not None:
-            yield from self._varied_epoch(number, self.vary, skip)
-            return
-        for indices in self.plan(number)[skip:]:
-            yield self.collate(self.corpus.pick(indices))
+            made = self._recut_epoch(number, self.recut)
+        elif self.vary is not None:
+            made = self._varied_epoch(number, self.vary)
+        else:
+            made = ((indices, self.corpus.pick) for indices in self.plan(number))
+        for place, (indices, pick) in islice(enumerate(made), skip, None):
+            rows = self.share.rows(place, len(indices))
+            yield None if rows is None else self.collate(pick(indices[rows]))
 
-    def _varied_epoch(self, number: int, vary: Recut, skip: int) -> Iterator[Batch]:
+    def _varied_epoch(self, number: int, vary: Recut) -> Iterator[tuple[Rows, Pick]]:
         batches = self.plan(number)
         again = np.split(_occurrences(np.concatenate(batches)), np.cumsum([len(rows) for rows in batches])[:-1])
-        for indices, times in islice(zip(batches, again, strict=True), skip, None):
-            yield self.collate(picked(vary(number, indices, times), np.arange(len(indices))))
+        for indices, times in zip(batches, again, strict=True):
+            yield np.arange(len(indices)), _varied(vary, number, indices, times)
 
-    def _recut_epoch(self, number: int, recut: Recut) -> Iterator[Batch]:
+    def _recut_epoch(self, number: int, recut: Recut) -> Iterator[tuple[Rows, Pick]]:
         drawn = self._draws(number)
         order = np.random.default_rng((self.seed, number)).permutation(len(drawn))
         again = _occurrences(drawn)[order]  # a pair that stands twice is cut in two ways
@@ -281,7 +288,16 @@ class TokenBatches:
         for place, (pool, times) in enumerate(pools):
             pairs = recut(number, pool, times)
             for indices in plan(*_sides(pairs), self.settings, self.seed, number, place):
-                yield self.collate(picked(pairs, indices))
+                yield indices, partial(picked, pairs)
+
+
+def _varied(vary: Recut, number: int, indices: Rows, times: Rows) -> Pick:
+    """Some rows of a batch, each varied as it would be beside the others."""
+
+    def pick(rows: Rows) -> Sequence[Pair]:
+        return picked(vary(number, indices[rows], times[rows]), np.arange(len(rows)))
+
+    return pick
 
 
 def _occurrences(drawn: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

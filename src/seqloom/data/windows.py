@@ -19,6 +19,7 @@ from seqloom.data.batching import Batching, ended
 from seqloom.data.codecs import Ids
 from seqloom.data.corpus import Corpus
 from seqloom.errors import SeqloomError
+from seqloom.ranks.share import WHOLE, Share
 from seqloom.shapes import Bool, Int, Tensor
 from seqloom.specials import BOS, EOS, PAD
 
@@ -35,14 +36,17 @@ def stream(corpus: Corpus, flows: bool) -> Ids:
 class WindowBatches:
     """The windows of a text, epoch after epoch."""
 
-    def __init__(self, text: Ids, settings: Batching, seed: int) -> None:
+    def __init__(self, text: Ids, settings: Batching, seed: int, share: Share = WHOLE) -> None:
         assert settings.window is not None, "somebody asked for windows"
-        self.text, self.window, self.seed = text, settings.window, seed
+        self.text, self.window, self.seed, self.share = text, settings.window, seed, share
         wanted = max(1, settings.budget // self.window)
         self.parts = min(wanted, settings.sentences or wanted, max(1, len(text) // (2 * self.window)))
         if len(text) < self.window + 1:
             what = f"{len(text):,} tokens of text do not fill a window of {self.window:,}"
             raise SeqloomError("E_DATA", what, where="batching.window", fix="a smaller window, or more text")
+        if self.parts < share.size:
+            what = f"{share.size} processes share batches of {self.parts} windows: some would have none"
+            raise SeqloomError("E_USAGE", what, where="batching", fix="fewer processes, or larger batching.tokens")
 
     def _starts(self, epoch: int) -> tuple[npt.NDArray[np.int64], int]:
         """Where each row begins, and how many tokens every row has."""
@@ -55,7 +59,7 @@ class WindowBatches:
         return -(-self._starts(epoch)[1] // self.window)
 
     def rows(self, longest: int) -> int:
-        return self.parts
+        return self.share.most(self.parts)
 
     def padding(self, epoch: int) -> float:
         return 0.0
@@ -63,13 +67,16 @@ class WindowBatches:
     def epoch(self, number: int, skip: int = 0) -> Iterator[Batch]:
         """The batches of one epoch after the first `skip`."""
         starts, length = self._starts(number)
+        own = self.share.rows(0, self.parts)  # the same in all windows: states are carried on
+        assert own is not None, "there are as many windows as processes"
+        rows = np.arange(self.parts)[own]
         for place in range(skip, self.count(number)):
-            begin = starts + place * self.window
+            begin = starts[rows] + place * self.window
             steps = min(self.window, length - place * self.window)
             target = self._ids(begin, steps)
-            window = Window(place, self.parts, torch.arange(self.parts), self._ids(begin - 1, steps))
+            window = Window(place, self.parts, torch.from_numpy(rows), self._ids(begin - 1, steps))
             yield Batch(
-                _nothing(self.parts), Tokens(target, torch.ones_like(target, dtype=torch.bool)), (), window=window
+                _nothing(len(rows)), Tokens(target, torch.ones_like(target, dtype=torch.bool)), (), window=window
             )
 
     def _ids(self, begin: npt.NDArray[np.int64], steps: int) -> Int[Tensor, "B T"]:

@@ -4,7 +4,8 @@
 
 A text that is right for x_i in another row is no negative there: one that equals y_i, and one that answers a source
 that equals x_i. The others of its batch are a part of an example's loss, so a batch is never split, and batches that
-are accumulated do not make a larger one: law 11 does not hold here, and both are refused.
+are accumulated do not make a larger one: law 11 does not hold here, and both are refused. Several processes each encode
+some rows of a batch, and hold them against the texts of all.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from seqloom.batch import Batch, Source, Tokens
 from seqloom.data.batching import collate_pairs
 from seqloom.data.corpus import Pair
 from seqloom.models.dual import DualEncoder
+from seqloom.ranks.group import ALONE, Group
 from seqloom.shapes import Bool, Float, Int, Tensor
 from seqloom.tasks.base import Loss, Task
 
@@ -27,20 +29,32 @@ class Match(Task[DualEncoder, Pair, list[int]]):
 
     splits = False
 
+    def __init__(self, ranks: Group = ALONE) -> None:
+        self.ranks = ranks
+
     def collate(self, examples: Sequence[Pair]) -> Batch:
         return collate_pairs(examples)
 
     def loss(self, model: DualEncoder, batch: Batch, step: int) -> Loss:
-        nll = -self._log_probs(model, batch).diagonal()  # B
-        weights = torch.ones_like(nll) if batch.weights is None else batch.weights.to(nll)
+        ranks = self.ranks if model.training else ALONE
+        rows = ranks.rows(len(batch))
+        own = torch.tensor([*rows] or [0], device=batch.sources["source"].mask.device)  # b: one is computed in any case
+        nll = -self._log_probs(model, batch, own, ranks).gather(1, own[:, None])[:, 0]  # b
+        weights = torch.ones_like(nll) if batch.weights is None else batch.weights[own].to(nll)
+        weights = weights if rows else torch.zeros_like(weights)
         total = (nll * weights).sum()
         return Loss(total, weights.sum(), total.detach())
 
-    def _log_probs(self, model: DualEncoder, batch: Batch) -> Float[Tensor, "B B"]:
-        """log p(y_j | x_i) among the texts of the batch; of what is right in another row, none."""
-        assert batch.target is not None, "an example is a source and its text"
-        logits = model.logits(model.queries(batch.sources), model.candidates(batch.target))
-        return F.log_softmax(logits.masked_fill(~negatives(batch), -torch.inf), dim=1)
+    def _log_probs(
+        self, model: DualEncoder, batch: Batch, own: Int[Tensor, "b"], ranks: Group = ALONE
+    ) -> Float[Tensor, "b B"]:
+        """log p(y_j | x_i) of own rows i among the texts of the batch; of what is right in another row, none."""
+        part = batch.rows(own)
+        assert part.target is not None, "an example is a source and its text"
+        queries, candidates = model.queries(part.sources), model.candidates(part.target)
+        candidates = ranks.whole(candidates[: len(ranks.rows(len(batch)))], len(batch))  # B D
+        logits = model.logits(queries, candidates)
+        return F.log_softmax(logits.masked_fill(~negatives(batch)[own], -torch.inf), dim=1)
 
     def obstacle(self, model: DualEncoder) -> str | None:
         return "which texts of a batch are the same is looked for in each"
@@ -48,7 +62,10 @@ class Match(Task[DualEncoder, Pair, list[int]]):
     @torch.no_grad()
     def predict(self, model: DualEncoder, batch: Batch) -> list[list[int]]:
         """For each source the rows of the batch's texts, the best first."""
-        ranked: list[list[int]] = self._log_probs(model, batch).argsort(dim=1, descending=True, stable=True).tolist()
+        rows = torch.arange(len(batch), device=batch.sources["source"].mask.device)
+        ranked: list[list[int]] = (
+            self._log_probs(model, batch, rows).argsort(dim=1, descending=True, stable=True).tolist()
+        )
         return ranked
 
 

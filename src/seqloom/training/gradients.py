@@ -71,6 +71,8 @@ def summed(backward: Backward, group: Sequence[Batch], begin: Callable[[], None]
                 break
             sums.append(loss)
         else:
+            if not sums:  # all of it is computed elsewhere
+                return Loss(torch.zeros(()), torch.zeros(()), torch.zeros(()))
             return Loss(
                 torch.stack([loss.total for loss in sums]).sum(),
                 torch.stack([loss.count for loss in sums]).sum(),

@@ -21,6 +21,7 @@ from seqloom.batch import Batch
 from seqloom.config import Kind, Settings, kind_of
 from seqloom.errors import SeqloomError, nearest
 from seqloom.nn.fusion import fusing
+from seqloom.ranks.group import ALONE, Group
 from seqloom.runtime import Precision, autocast, seed_step
 from seqloom.tasks.base import E, Loss, M, P, Task
 from seqloom.tasks.carried import Carried
@@ -34,7 +35,7 @@ from seqloom.training.graphs import Graphs
 from seqloom.training.optim import OPTIMISERS, SCHEDULES, Optimiser
 from seqloom.training.phases import drawn, phase
 from seqloom.training.precision import Scaler
-from seqloom.training.state import Interval, Snapshot, TrainState
+from seqloom.training.state import Counted, Interval, Snapshot, TrainState
 from seqloom.training.updates import Taken, updates
 
 SKIPS_IN_A_ROW = 20  # under `nonfinite: skip`, more than these is divergence and not bad luck
@@ -82,8 +83,8 @@ class Training(Settings):
 class Batches(Protocol):
     """The training data: the same epoch number gives the same batches in the same order, whoever asks and when."""
 
-    def epoch(self, number: int, skip: int = 0) -> Iterator[Batch]:
-        """Batches of an epoch (counted from 0) after the first `skip`."""
+    def epoch(self, number: int, skip: int = 0) -> Iterator[Batch | None]:
+        """Batches of an epoch (counted from 0) after the first `skip`; None for those that other processes compute."""
         ...
 
     def count(self, number: int) -> int:
@@ -114,11 +115,15 @@ def fit(
     stop: Callable[[], str | None] = lambda: None,
     samples: Samples = lambda model: (),
     tell: Callable[[str], None] = lambda line: None,
+    ranks: Group = ALONE,
 ) -> Iterator[Event]:
     """Train `model` in place, yielding events; `stop` is asked after each step whether to end, and why.
 
     `record` turns steps into CUDA graphs (`graphs.py`); ask `obstacle` first. `fuse` compiles layers (`nn/fusion.py`).
+    `ranks` are the processes that share each step; all of them yield the same events.
     """
+    if resume is None:
+        ranks.spread([*model.state_dict().values()])
     state = _begin(model, settings, _last_step(settings, batches), precision, resume, task.carried)
     now = state.counters
     device = next(iter(state.optimiser.parameters.values())).device
@@ -142,8 +147,14 @@ def fit(
     groups = _groups(batches, now.epoch, now.batch, settings.accumulate)
     for group, epoch_ends in drawn("data", groups if device.type == "cpu" else ahead(groups, PREPARED)):
         backward = graphs or gradients.plain(loss_of, state.scaler.scale if state.scaler else 1.0)
-        loss = _summed(backward, state, group, seed, task.splits)
-        tokens = _count(state, group, epoch_ends)
+        loss = _summed(backward, state, [part for part in group if part is not None], (seed, ranks.rank), task.splits)
+        if ranks.size > 1:
+            with phase("exchange"):
+                ranks.sum_gradients(parameters, all_there=graphs is not None)
+                loss = _joined(loss, ranks, parameters[0])
+        own = group if task.splits or ranks.leads else [None] * len(group)  # what all have is counted once
+        tokens = _count(state, own, epoch_ends)
+        ranks.at_step(now.step)
         with phase("optimiser"):
             made.take(now.step, tokens, loss)
         ended = _ended(state, settings)
@@ -151,6 +162,8 @@ def fit(
         due = epoch_ends if settings.validate_every is None else now.step % settings.validate_every == 0
         often = due if settings.checkpoint_every is None else now.step % settings.checkpoint_every == 0
         _note(state, settings, made.read(bool(logs or due or often)))
+        if logs or due or often:
+            _settle(state, ranks)
 
         if logs:
             yield _logged(state, settings)
@@ -159,14 +172,17 @@ def fit(
         if due or ended:
             yield Validating(now.step)
             with phase("validation"):
-                validated = _validated(state, settings, seed, validate, samples)
+                validated = _validated(state, settings, seed, validate, samples, ranks)
             improved = validated.improved
             yield validated
             ended = ended or _ended(state, settings)  # patience may just have run out
 
-        asked = stop()  # also at the end: who is asked knows from here on that there is something to save
+        asked = ranks.vote(stop())  # also at the end: who is asked knows from here on that there is something to save
         _note(state, settings, made.read(bool(asked)))
         if often or improved or ended or asked:
+            _settle(state, ranks)
+            if state.carried is not None:
+                ranks.join_rows([*state.carried.tensors().values()])
             yield Checkpoint(now.step, improved, state.snapshot)
         if ended or asked:
             yield Finished(now.step, cast(Reason, ended or asked))
@@ -199,7 +215,7 @@ def _begin(
     return state
 
 
-def _groups(batches: Batches, epoch: int, skip: int, size: int) -> Iterator[tuple[list[Batch], bool]]:
+def _groups(batches: Batches, epoch: int, skip: int, size: int) -> Iterator[tuple[list[Batch | None], bool]]:
     """Endless groups of `size` batches, each with whether it ends its epoch. No group spans two epochs."""
     while True:
         iterator = batches.epoch(epoch, skip)
@@ -215,15 +231,22 @@ def _groups(batches: Batches, epoch: int, skip: int, size: int) -> Iterator[tupl
         epoch, skip = epoch + 1, 0
 
 
-def _summed(backward: Backward, state: TrainState, group: list[Batch], seed: int, splits: bool) -> Loss:
-    """The step's losses, and their gradients where they belong."""
+def _summed(backward: Backward, state: TrainState, group: list[Batch], seeds: tuple[int, int], splits: bool) -> Loss:
+    """The step's losses, and their gradients where they belong. `seeds` are the run's and the rank."""
+    seed, rank = seeds
 
     def begin() -> None:
         state.model.train()
         gradients.clear(state.optimiser.parameters.values(), in_place=isinstance(backward, Graphs))
-        seed_step(seed, state.counters.step + 1)
+        seed_step(seed, state.counters.step + 1, rank)
 
     return gradients.summed(backward, group, begin, splits)
+
+
+def _joined(loss: Loss, ranks: Group, like: nn.Parameter) -> Loss:
+    """The sums of all ranks, of one type everywhere: also on a rank that had nothing to compute."""
+    mine = [value.to(like.device, torch.float64) for value in (loss.total, loss.count, loss.nll)]
+    return Loss(*ranks.sum(torch.stack(mine)).to(like.dtype).unbind())
 
 
 def _refused(state: TrainState, settings: Training, taken: Taken) -> None:
@@ -245,8 +268,8 @@ def _refused(state: TrainState, settings: Training, taken: Taken) -> None:
     raise SeqloomError("E_DIVERGED", what, where=f"step {taken.step}", fix=fix)
 
 
-def _count(state: TrainState, group: list[Batch], epoch_ends: bool) -> int:
-    """Move on by one step; how many tokens it had."""
+def _count(state: TrainState, group: Sequence[Batch | None], epoch_ends: bool) -> int:
+    """Move on by one step; how many tokens this process had of it."""
     now, interval = state.counters, state.counters.interval
     now.step += 1
     interval.steps += 1
@@ -254,11 +277,11 @@ def _count(state: TrainState, group: list[Batch], epoch_ends: bool) -> int:
     if epoch_ends:
         now.epoch, now.epoch_batches, now.batch = now.epoch + 1, now.batch, 0
     tokens = 0
-    for batch in group:
+    for batch in (part for part in group if part is not None):
         tokens += batch.target_tokens or len(batch)  # where there are no targets, examples are what is counted
         for part in (*batch.sources.values(), *([batch.target] if batch.target else [])):
-            interval.positions += part.mask.numel()
-            interval.real += int(part.mask.sum())
+            state.counted.positions += part.mask.numel()
+            state.counted.real += int(part.mask.sum())
     return tokens
 
 
@@ -273,13 +296,23 @@ def _note(state: TrainState, settings: Training, steps: Iterable[Taken]) -> None
             now.skipped_in_a_row += 1
             continue
         now.skipped_in_a_row = 0
-        now.tokens += taken.tokens
+        state.counted.tokens += taken.tokens
         interval.updates += 1
         interval.loss += measured.loss
         interval.nll += measured.nll
         interval.count += measured.count
-        interval.tokens += taken.tokens
         interval.norm += measured.norm
+
+
+def _settle(state: TrainState, ranks: Group) -> None:
+    """What every process has counted for itself becomes a part of the run's counts."""
+    now, interval, own = state.counters, state.counters.interval, state.counted
+    tokens, positions, real = map(int, ranks.sums([own.tokens, own.positions, own.real]))
+    state.counted = Counted()
+    now.tokens += tokens
+    interval.tokens += tokens
+    interval.positions += positions
+    interval.real += real
 
 
 def _ended(state: TrainState, settings: Training) -> Reason | None:
@@ -325,13 +358,15 @@ def _progress(state: TrainState, settings: Training) -> float | None:
     return min(1.0, max(shares)) if shares else None
 
 
-def _validated(state: TrainState, settings: Training, seed: int, validate: Validate, samples: Samples) -> Validated:
+def _validated(
+    state: TrainState, settings: Training, seed: int, validate: Validate, samples: Samples, ranks: Group
+) -> Validated:
     """Validate the weights that would be used, and take note of whether they are the best."""
     now = state.counters
     seed_step(seed, now.step, stream="validate")
     with torch.no_grad(), state.for_use() as model:
-        values = dict(validate(model))
-        shown = tuple(samples(model))
+        values = ranks.values(validate(model))
+        shown = tuple(samples(model)) if ranks.leads else ()
     if settings.metric not in values:
         what = (
             f"validation gives no {settings.metric!r}{nearest(settings.metric, values)}, it gives: {', '.join(values)}"

@@ -39,6 +39,15 @@ class Interval:
 
 
 @dataclass
+class Counted:
+    """What this process counted by itself since all last added up theirs: no part of a snapshot."""
+
+    tokens: int = 0
+    positions: int = 0
+    real: int = 0
+
+
+@dataclass
 class Counters:
     """Where training stands."""
 
@@ -107,6 +116,7 @@ class TrainState:
     scaler: Scaler | None = None
     carried: Carried | None = None
     counters: Counters = field(default_factory=Counters)
+    counted: Counted = field(default_factory=Counted)
 
     def snapshot(self) -> Snapshot:
         parts = {MODEL: weights.of_model(self.model), OPTIMISER: self.optimiser.state()}
