@@ -14,7 +14,7 @@ import served_runs
 from seqloom.api.load import load
 from seqloom.probe.page import packed_answer
 from seqloom.serve.limits import Limits
-from seqloom.serve.page import OF_THE_PROBE, OWN, PATHS
+from seqloom.serve.page import OF_REPLY, OF_THE_PROBE, OWN, PATHS
 from serving import serving
 
 TEXT = "ant bee cat"
@@ -314,7 +314,7 @@ def test_every_file_beside_the_page_is_sent_and_asks_no_other_host() -> None:
     from importlib import resources
 
     own = {one.name for one in (resources.files("seqloom.serve") / "static").iterdir()}
-    assert own == {*OWN, "index.html"}
+    assert own == {*OWN, *OF_REPLY, "index.html", "reply.html"}
     probes = resources.files("seqloom.probe") / "static"
     texts = [(probes / name).read_text() for name in OF_THE_PROBE]
     texts += [(resources.files("seqloom.serve") / "static" / name).read_text() for name in own]

@@ -154,7 +154,7 @@ def learn(
 
 
 def _message(text: str | None, mail: bool, chat: bool) -> Message:
-    from seqloom.reply.messages import read_chat, read_mail
+    from seqloom.reply.messages import looks_like_mail, read_chat, read_mail
 
     if mail and chat:
         raise SeqloomError("E_USAGE", "--mail and --chat: it cannot be both", fix="leave one out")
@@ -167,17 +167,6 @@ def _message(text: str | None, mail: bool, chat: bool) -> Message:
     if mail or (not chat and looks_like_mail(data)):
         return read_mail(data)
     return read_chat(data.decode("utf-8", "replace"))
-
-
-def looks_like_mail(data: bytes) -> bool:
-    """Does it begin with headers, one of which only a mail has?"""
-    import re
-
-    head = data[:20_000].replace(b"\r\n", b"\n").partition(b"\n\n")[0]
-    lines = [line for line in head.split(b"\n") if line and line[:1] not in b" \t"]
-    names = [found[1].lower() for line in lines if (found := re.match(rb"([A-Za-z][A-Za-z0-9-]*):", line))]
-    lines = [line for line in lines if not line.startswith(b"From ")]
-    return len(names) == len(lines) and bool({b"from", b"subject", b"mime-version", b"message-id"} & set(names))
 
 
 def _suggest(run: Path, message: Message, explain: bool, as_json: bool, machine: tuple[str, int | None]) -> None:

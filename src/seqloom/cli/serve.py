@@ -41,12 +41,13 @@ def command(
     examples: bool = typer.Option(
         None, "--examples/--no-examples", help="Show training examples near a text; by default on this machine only."
     ),
+    reply_log: Path = typer.Option(None, "--reply-log", metavar="FILE", help="Smart Reply: keep what became of it."),
     quiet: bool = typer.Option(False, "--quiet", "-q", help="Log only errors."),
 ) -> None:
     """Serve runs over HTTP until SIGTERM or Ctrl-C.
 
-    A page to play with is at /, the contract of LibreTranslate at the root too, our own routes are under /v1, and /docs
-    describes both. SIGHUP, or a run whose bundle changes, loads it anew.
+    A page to play with is at / (a run of Smart Reply has its own at /reply), the contract of LibreTranslate at the root
+    too, our own routes are under /v1, and /docs describes both. SIGHUP, or a run whose bundle changes, loads it anew.
     """
     refuse_missing()
     refuse_open(host, keys, insecure)
@@ -57,6 +58,8 @@ def command(
     from seqloom.serve.batcher import Pace
     from seqloom.serve.keys import Keys
     from seqloom.serve.limits import Limits, checked_rate
+    from seqloom.serve.replying import is_reply
+    from seqloom.serve.replying import opened as opened_reply
     from seqloom.serve.runs import Opening, Runs
     from seqloom.serve.server import Server, prepare
     from seqloom.serve.service import Service
@@ -73,14 +76,18 @@ def command(
     opened = Keys(keys) if keys is not None else None
     address = Address(host, port)
     listener = address.bound()
-    served = Runs([Path(run) for run in runs], Opening(device, threads, int8))
+    places = [Path(run) for run in runs]
+    replies = [place for place in places if is_reply(place)]
+    replying = opened_reply(replies, reply_log, device, threads)
+    served = Runs([place for place in places if place not in replies], Opening(device, threads, int8))
     service = Service.of(served, limits, pace, keys=opened, deterministic=deterministic, threads=threads)
     service.at_home = is_at_home(host, keys, name)
     service.shows_examples = service.at_home if examples is None else examples
     logs.start(logging.ERROR if quiet else logging.INFO)
     prepare()
-    server = Server(guarded(service, name), drain)
-    say.talk(f"serving {', '.join(served.names)}")
+    server = Server(guarded(service, name, replying), drain)
+    names = [*served.names, *([] if replying is None else [f"{replying.name} (Smart Reply: /reply)"])]
+    say.talk(f"serving {', '.join(names)}")
     say.talk(f"{address.url(listener)} (the page; routes: /docs; Ctrl-C ends)")
     server.run([listener])
     service.batcher.stop()

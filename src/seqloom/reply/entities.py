@@ -37,7 +37,7 @@ _FIXED: tuple[tuple[str, str], ...] = (
     ("<amount>", rf"(?<![\w.]){_N}\s?(?:(?:{_MONEY})\b|[$€£¥₹])"),
 )
 _AFTER: tuple[tuple[str, str], ...] = (
-    ("<time>", rf"{_LONE}\d{{1,2}}[:.h]\d{{2}}(?::\d{{2}})?\s?(?:[ap]\.?m\b\.?|h\b|hrs?\b)?(?![\w:/]|[.,]\d)"),
+    ("<time>", rf"{_LONE}\d{{1,2}}[:.h]\d{{2}}(?::\d{{2}})?\s?(?:[ap]\.m\.|[ap]m\b|h\b|hrs?\b)?(?![\w:/]|[.,]\d)"),
     ("<time>", rf"{_LONE}\d{{1,2}}\s?(?:[ap]\.m\.|[ap]m\b|h\b|hs\b|hrs\b|o['’]clock\b|uhr\b)"),
     ("<phone>", rf"{_LONE}(?:\+|00)\d{{1,3}}(?:[ ./()-]{{0,3}}\d{{1,5}}){{2,6}}(?!\w)"),
     ("<phone>", rf"{_LONE}\(?0\d{{1,4}}\)?(?:[ ./-]{{0,2}}\d{{2,5}}){{2,5}}(?!\w)"),
@@ -76,5 +76,6 @@ def _dates(months: Iterable[str]) -> tuple[str, ...]:
         r"(?<![\w/.-])\d{1,2}[/.-]\d{1,2}[/.-](?:\d{4}|\d{2})(?![\w/-])",
         r"(?<![\w/.-])\d{1,2}/\d{1,2}(?![\w/-])",
         rf"(?<!\w){day} (?:de |of )?{name}{year}",
+        rf"(?<!\w){name} (?:de |of )?(?:19|20)\d{{2}}\b",
         rf"(?<!\w){name} {day}(?![\d:])(?!\s?[ap]\.?m\b){year}",
     )

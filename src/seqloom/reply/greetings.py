@@ -17,9 +17,14 @@ NAMES = 4  # words that a name may have
 _CAPITAL = r"[^\W\d_a-zß-öø-ÿ][\w'’.-]*"
 _NAME = rf"(?:{_CAPITAL}(?: (?:{_CAPITAL}|da|de|do|dos|das|del|la|von|van|der|and|e|y|&)){{0,{NAMES}}})"
 _ENDS = r" ?[,;:!.…–—-]+"
+_ANSWERS = "yes|no|ok|okay|sure|well|sorry|right|great|sim|não|claro|bem|sí|vale|bueno"
+_ALONE = re.compile(
+    rf"^(?!(?i:{_ANSWERS})\b)(?P<name>{_CAPITAL}(?:(?: ?[/&,] ?| and | e | y | ){_CAPITAL}){{0,2}}) ?[,:]\s*\n\s*"
+)
 _PARTICLES = frozenset(("da", "de", "do", "dos", "das", "del", "la", "von", "van", "der", "and", "e", "y"))
 _ADDRESSED = "mr mrs ms dr prof sir madam sr sra srta dra senhor senhora señor señora all team everyone"
 _TITLES = frozenset(_ADDRESSED.split())
+_LAST = re.compile(r"^.*[.!?] (?P<tail>[^.!?]+[.!?]?)$")
 _POSTSCRIPT = re.compile(r"^p\. ?s\.?\b|^ps\b", re.IGNORECASE)
 
 
@@ -51,13 +56,18 @@ class Greetings:
         for _ in range(3):
             found = self._greeting.match(rest[:200])
             if found is None:
-                found = self._bare.match(rest[:50])
-            elif found["name"]:
+                found = self._bare.match(rest[:50]) or self._addressed(rest)
+            if found is not None and found.groupdict().get("name"):
                 names += _names(found["name"])
             if found is None or not rest[found.end() :].strip():
                 break
             rest = rest[found.end() :].lstrip()
         return Taken(rest, text[: len(text) - len(rest)].strip(), tuple(names))
+
+    def _addressed(self, text: str) -> re.Match[str] | None:
+        """A line that is nothing but a name and a comma: "Anna,"."""
+        found = _ALONE.match(text[:SHORT])
+        return None if found is None or self._closing.match(found.group().strip()) else found
 
     def without_closing(self, text: str) -> Taken:
         """Without the closing and the short lines after it; a postscript stays."""
@@ -76,11 +86,10 @@ class Greetings:
     def _apart(self, lines: list[str]) -> list[str]:
         """A closing that ends the last line or the one before ("Can you come? Thanks, Anna") as a line of its own."""
         for place in range(max(0, len(lines) - 2), len(lines)):
-            head, stop, tail = lines[place].rpartition("? ")
-            if not stop:
-                head, stop, tail = re.sub(r"([.!]) (?=[^.!]*[.!]?$)", r"\1\n", lines[place]).rpartition("\n")
-            if stop and self._closing.match(tail[:SHORT]) and len(tail) <= SHORT:
-                return [*lines[:place], head + stop.strip(), tail, *lines[place + 1 :]]
+            found = _LAST.match(lines[place][-400:])
+            if found and len(found["tail"]) <= SHORT and self._closing.match(found["tail"]):
+                head = lines[place][: len(lines[place]) - len(found["tail"])].rstrip()
+                return [*lines[:place], head, found["tail"], *lines[place + 1 :]]
         return lines
 
     @staticmethod
@@ -102,5 +111,5 @@ def _any_of(phrases: Iterable[str]) -> str:
 
 
 def _names(text: str) -> list[str]:
-    words = [word.strip(".,") for word in text.replace("&", " ").split()]
+    words = [word.strip(".,") for word in re.split(r"[\s&/,]+", text)]
     return [word for word in words if len(word) > 1 and word.lower() not in _PARTICLES | _TITLES]

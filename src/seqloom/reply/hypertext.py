@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 
 MOST = 1_000_000  # characters of markup that are looked at; what follows is left out
 PIECE = 4_096  # characters that are parsed at a time: the parser's work on broken tags grows with the square of this
+MOST_TAGS = 50_000
 PENDING = 65_536  # characters that a single tag or comment may have; a longer one ends the reading
 
 _LINED = """
@@ -30,6 +31,7 @@ class _Reader(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.lines: list[str] = [""]
         self.left = most
+        self.tags = 0
         self._hidden: tuple[str, int] | None = None  # the tag that hides, and how many of its name are open
         self._quoted: list[tuple[str, int]] = []  # tags that quote, each with how many of its name are open inside
 
@@ -38,6 +40,7 @@ class _Reader(HTMLParser):
         return len(self.rawdata)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags += 1
         if tag in _BLOCKS:
             self._break()
         if tag in _VOID:
@@ -99,7 +102,7 @@ def text_of(markup: str, most: int) -> str:
     reader = _Reader(most)
     for start in range(0, min(len(markup), MOST), PIECE):
         reader.feed(markup[start : start + PIECE])
-        if reader.left <= 0 or reader.pending > PENDING:
+        if reader.left <= 0 or reader.tags > MOST_TAGS or reader.pending > PENDING:
             break
     else:
         if len(markup) <= MOST:  # otherwise the tag in which it was cut would be read as text

@@ -28,6 +28,7 @@ MOST_TEXT = 100_000  # characters of a body
 
 _HOLDERS = re.compile(rb"(?:multipart|message)/", re.IGNORECASE)
 _BOUNDARY = re.compile(rb"(?:^|\n)--")
+_NAMED = re.compile(rb"([A-Za-z][A-Za-z0-9-]*):")
 _LINE = re.compile(rb"\n")
 _ODD = frozenset(("idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined"))  # no charsets of mails
 _LINES = re.compile(r"\r\n?|[\v\f\x85\u2028\u2029]")
@@ -75,6 +76,15 @@ def read_mail(data: bytes) -> Message:
     except Exception:  # the library promises to raise nothing, and there are broken mails where it does
         _, _, rest = data.replace(b"\r\n", b"\n").partition(b"\n\n")
         return Message(body=cleaned(_decoded(rest[: 4 * MOST_TEXT], "utf-8")))
+
+
+def looks_like_mail(data: bytes) -> bool:
+    """Does it begin with headers, one of which only a mail has?"""
+    head = data[:20_000].replace(b"\r\n", b"\n").partition(b"\n\n")[0]
+    lines = [line for line in head.split(b"\n") if line and line[:1] not in b" \t"]
+    names = [found[1].lower() for line in lines if (found := _NAMED.match(line))]
+    lines = [line for line in lines if not line.startswith(b"From ")]
+    return len(names) == len(lines) and bool({b"from", b"subject", b"mime-version", b"message-id"} & set(names))
 
 
 def read_chat(text: str) -> Message:

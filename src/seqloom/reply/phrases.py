@@ -65,7 +65,7 @@ def pattern_of(entry: str) -> str:
 def _part(part: str, entry: str) -> str:
     if part == "...":
         return rf"(?:[^ .]+ ){{0,{GAP}}}?"
-    if part.startswith("("):
+    if part.startswith("(") and part.endswith(")"):
         choices = ["".join(_word(word, entry) for word in choice.split()) for choice in part[1:-1].split("|")]
         return f"(?:{'|'.join(choices)})"
     return _word(part, entry)

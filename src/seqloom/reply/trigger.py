@@ -10,6 +10,7 @@ that neither is chosen on what was learned by heart. Suggestions are made where 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,7 +105,7 @@ class Trigger:
             _train(network, parts["train"], parts["stop"], settings)
         made = cls(network, settings, 0.5)
         texts, answers = parts["threshold"].texts, parts["threshold"].wanted
-        made.threshold = _threshold(made.curve(texts, answers), settings.precision)
+        made.threshold = _threshold(made.curve(texts, answers), settings.precision, len(texts))
         return made
 
     def probability(self, texts: list[str]) -> list[float]:
@@ -244,10 +245,19 @@ def _loss(network: _Network, rows: list[list[int]], answers: Tensor) -> float:
     return total / len(rows)
 
 
-def _threshold(curve: Curve, precision: float) -> float:
-    """The lowest that reaches the precision; where none does, the one that comes nearest on a twentieth of all."""
-    reached = [point for point in curve.points if point.precision >= precision]
+def _threshold(curve: Curve, precision: float, messages: int) -> float:
+    """The lowest that reaches the precision, and not by chance: by the lower end of Wilson's interval, 95 % one-sided.
+
+    Where none does, the one that comes nearest on a twentieth of all messages.
+    """
+    reached = [point for point in curve.points if _at_least(point.precision, point.share * messages) >= precision]
     if reached:
         return reached[-1].threshold
     some = [point for point in curve.points if point.share >= 0.05] or list(curve.points)
     return max(some, key=lambda point: point.precision).threshold if some else 0.5
+
+
+def _at_least(share: float, count: float, z: float = 1.645) -> float:
+    """What a share of so many is at least, 19 times of 20 (Wilson 1927)."""
+    spread = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    return (share + z * z / (2 * count) - spread) / (1 + z * z / count)

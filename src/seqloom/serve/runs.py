@@ -120,6 +120,8 @@ class Runs:
         return found
 
     def _find(self, name: str | None) -> Loaded:
+        if not self._served:
+            raise Refusal("E_VALUE", "model: no run is served here", fix="ask /v1/reply")
         chosen = self.names[0] if name is None else name
         if chosen not in self._served:
             known = ", ".join(self._served)

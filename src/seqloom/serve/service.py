@@ -47,6 +47,7 @@ class Service:
     draining: bool = False  # it ends soon: nobody new should come
     at_home: bool = False  # only whoever sits at this machine asks: where runs lie is no secret
     shows_examples: bool = False  # training examples may be shown
+    replies: bool = False  # a Smart Reply is served as well, with a page of its own
 
     @staticmethod
     def of(

@@ -26,6 +26,7 @@ function build() {
   parts.other = el('select', { 'aria-label': 'compare with', 'data-control': 'other', onchange: (event) => pick({ other: event.target.value || null }) });
   parts.compare = el('label', { class: 'compare' }, 'beside', parts.other);
   parts.about = el('p', { class: 'soft about' });
+  parts.replies = el('a', { class: 'soft', href: '/reply', hidden: true }, 'Smart Reply');
   parts.notice = el('div', { class: 'trouble', role: 'alert', hidden: true });
   parts.text = el('textarea', { id: 'text', rows: 2, dir: 'auto', spellcheck: 'false', autocomplete: 'off', placeholder: 'Type here: it is answered as you type', oninput: typed,
     onkeydown: (event) => { if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) { event.preventDefault(); now(); } } });
@@ -44,7 +45,7 @@ function build() {
     parts.history);
   document.body.append(
     el('header', { class: 'bar-top' }, el('h1', {}, el('img', { src: '/page/icon.svg', alt: '', width: 26, height: 26 }), 'seqloom'),
-      el('label', {}, 'model', parts.model), parts.compare, el('a', { class: 'soft', href: '/docs' }, 'API')),
+      el('label', {}, 'model', parts.model), parts.compare, parts.replies, el('a', { class: 'soft', href: '/docs' }, 'API')),
     el('main', { class: 'frame wide' }, parts.notice, parts.about, parts.asking, parts.panels));
 }
 function panel() {
@@ -213,6 +214,7 @@ async function begin() {
   parts.notice.hidden = true;
   try {
     state.served = await models();
+    parts.replies.hidden = !state.served.reply;
   } catch (error) {
     if (error.status === 401) return askKey();
     const retry = el('button', { type: 'button', class: 'plain', 'data-do': 'retry', onclick: begin }, 'Try again');

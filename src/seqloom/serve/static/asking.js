@@ -37,9 +37,11 @@ async function sent(path, options) {
   const body = await answer.json().catch(() => null);
   throw refused(answer.status, body, answer.headers.get('Retry-After'));
 }
-export async function models() {
-  return (await sent('/v1/models', { headers: headers() })).json();
+/** What a route tells without being asked anything. */
+export async function fetched(path) {
+  return (await sent(path, { headers: headers() })).json();
 }
+export const models = () => fetched('/v1/models');
 /** One question, answered at once. */
 export async function ask(path, request, signal) {
   const options = { method: 'POST', headers: { ...headers(), 'Content-Type': 'application/json' }, body: JSON.stringify(request), signal };

@@ -1,0 +1,143 @@
+"""Smart Reply over HTTP: suggestions for a message, and a log of what became of them.
+
+`POST /v1/reply` answers with everything that led to the answer, as `seqloom reply explain --json`. Nothing is ever sent
+from here: `POST /v1/reply/feedback` writes a line to the log that whoever serves has named, and does nothing else. What
+is written holds replies and no message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from fastapi import APIRouter
+from pydantic import Field, ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from seqloom import wording
+from seqloom.config import Plain
+from seqloom.errors import SeqloomError
+from seqloom.reply import bundle, feedback
+from seqloom.reply.messages import Message, looks_like_mail, read_chat, read_mail
+from seqloom.reply.replier import Replier, Suggestions
+from seqloom.serve.asked import Asked
+from seqloom.serve.batcher import Question
+from seqloom.serve.service import Service, while_there
+from seqloom.web.refusals import Refusal
+
+
+@dataclass(frozen=True)
+class Replying:
+    """A Smart Reply that is served, and where its log goes."""
+
+    replier: Replier
+    name: str
+    log: Path | None = None
+
+
+def is_reply(path: Path) -> bool:
+    """Was this folder filled by `seqloom reply train`?"""
+    return (path / bundle.FOLDER / bundle.CARD).is_file() or (path / bundle.CARD).is_file()
+
+
+def opened(paths: Sequence[Path], log: Path | None, device: str, threads: int | None) -> Replying | None:
+    """The one Smart Reply among the runs to serve; E_USAGE where there are two, or a log and none."""
+    if not paths:
+        if log is not None:
+            raise SeqloomError("E_USAGE", "--reply-log without a run of Smart Reply", fix="serve one: 'seqloom reply'")
+        return None
+    if len(paths) > 1:
+        what = f"{len(paths)} runs of Smart Reply, and one is served at a time"
+        raise SeqloomError("E_USAGE", what, where=str(paths[1]), fix="leave one out")
+    return Replying(bundle.load(paths[0], device=device, threads=threads), paths[0].resolve().name, log)
+
+
+class ReplyRequest(Asked):
+    """A message that somebody received."""
+
+    message: str
+    form: Literal["auto", "text", "mail"] = "auto"  # mail: as it came over the wire, headers and all
+    subject: str = ""  # of a text
+    language: str | None = Field(None, pattern="^[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*$")  # null: it is detected
+    anyway: bool = False  # rank replies also where none is likely
+
+
+class FeedbackRequest(Asked):
+    """What became of suggestions."""
+
+    shown: list[str] = Field(default_factory=list, max_length=10)
+    chosen: str | None = None  # the one that was selected; null: all were ignored
+    sent: str | None = None  # what the person wrote in the end; null: nothing
+    probability: float | None = Field(None, ge=0, le=1)  # of the answer that is spoken of
+
+
+class ReplyRoutes:
+    """The routes of one service; without a Smart Reply each says so."""
+
+    def __init__(self, service: Service, replying: Replying | None) -> None:
+        self.service, self.replying = service, replying
+        self.router = APIRouter(prefix="/v1/reply")
+        self.router.add_api_route("", self.about, methods=["GET"], response_model=None)
+        self.router.add_api_route("", self.reply, methods=["POST"], response_model=None)
+        self.router.add_api_route("/feedback", self.feedback, methods=["POST"], response_model=None)
+
+    def _served(self) -> Replying:
+        if self.replying is None:
+            fix = "'seqloom reply train' makes one, and 'seqloom serve' takes its folder"
+            raise Refusal("E_NOT_FOUND", "no Smart Reply is served here", fix=fix)
+        return self.replying
+
+    async def about(self) -> Response:
+        """What is served: how many replies, in which languages, and whether a log is kept."""
+        served = self._served()
+        replier = served.replier
+        told: dict[str, Plain] = {
+            "model": served.name,
+            "replies": len(replier.responses),
+            "languages": list(replier.settings.prepare.languages),
+            "threshold": replier.threshold,
+            "log": served.log is not None,
+            "limits": {"characters": self.service.limits.characters},
+        }
+        return JSONResponse(told)
+
+    async def reply(self, request: Request, asked: ReplyRequest) -> Response:
+        """At most three replies of different intents, or none and the reason; and how that came about."""
+        served = self._served()
+        characters = self.service.limits.refuse_texts([asked.message + asked.subject])
+        message = _message(asked)
+
+        def answer(every: Sequence[Message]) -> list[Suggestions]:
+            return served.replier.suggest_all(every, asked.anyway)
+
+        question = Question(("reply", id(served), asked.anyway), [message], characters, answer)
+        (found,) = await while_there(request, self.service.batcher.ask(question))
+        return JSONResponse({"model": served.name, **found.as_dict()})
+
+    async def feedback(self, asked: FeedbackRequest) -> Response:
+        """A line in the log, where one is kept. Nothing is sent to anybody."""
+        served = self._served()
+        if served.log is None:
+            fix = "whoever serves may name one: seqloom serve RUN --reply-log FILE"
+            raise Refusal("E_VALUE", "this server keeps no log", fix=fix)
+        self.service.limits.refuse_texts([*asked.shown, asked.chosen or "", asked.sent or ""])
+        try:
+            event = feedback.Event.model_validate(asked.model_dump())
+        except ValidationError as error:
+            raise Refusal("E_VALUE", wording.first_problem(error)) from None
+        await asyncio.to_thread(feedback.append, served.log, event)
+        return JSONResponse({"outcome": event.outcome})
+
+
+def _message(asked: ReplyRequest) -> Message:
+    data = asked.message.encode()
+    if asked.form == "mail" or (asked.form == "auto" and looks_like_mail(data)):
+        found = read_mail(data)
+    else:
+        chat = read_chat(asked.message)
+        found = Message(chat.body, asked.subject, chat.author)
+    return Message(found.body, found.subject, found.author, asked.language)
