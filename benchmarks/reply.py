@@ -124,7 +124,7 @@ def main() -> None:
         "data": "chitchat-dataset 0.9.0, split by conversation",
         "learned": about,
         "settings": replier.settings.model_dump(mode="json"),
-        "evaluation": judged.as_dict(),
+        "evaluation": {key: value for key, value in judged.as_dict().items() if key != "examples"},  # texts of others
         "milliseconds": {name: spread(values) for name, values in parts.items()},
         "growth": growth(replier, folder / "chat.tsv", texts),
     }

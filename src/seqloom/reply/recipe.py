@@ -16,12 +16,12 @@ source: {tokenizer: symbols}      # rare words are <rare> already
 target: {tokenizer: symbols}
 
 model:                            # what short replies depend on is words more than their order
-  source_embedding: {width: 96}
+  source_embedding: {width: 128}
   target_embedding: {width: 128}
-  encoder: {kind: bag, width: 128, dropout: 0.4}  # try: {kind: rnn, cell: lstm, width: 128, dropout: 0.3}
-  decoder: {kind: luong, cell: lstm, width: 128, dropout: 0.3}
+  encoder: {kind: bag, width: 256, dropout: 0.3}  # try: {kind: rnn, cell: lstm, width: 128, dropout: 0.3}
+  decoder: {kind: luong, cell: lstm, width: 256, dropout: 0.3}
 
-task: {source_noise: {drop: 0.2}, label_smoothing: 0.1}  # a message is understood without some of its words
+task: {source_noise: {drop: 0.2}, label_smoothing: 0.05}  # a message is understood without some of its words
 batching: {tokens: 1024}
 
 training:
