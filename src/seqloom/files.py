@@ -88,7 +88,7 @@ def atomic_write(path: Path, data: bytes) -> None:
 @contextmanager
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """A new file to write, which becomes `path` when the block ends well and vanishes when it does not."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")  # also in containers: all are 1
     try:
         if path.exists() and not path.is_file():  # a rename would put a file in the place of a device or a pipe
             what = "not a regular file, and a regular file would take its place"

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from seqloom.api.asked import Asked
 from seqloom.api.predictions import Output, Prediction, answered, passed_over
-from seqloom.api.reading import CHUNK_LINES, Piece, Reader
+from seqloom.api.reading import CHUNK_LINES, Piece, Place, Reader
 from seqloom.config import Kind, Settings, kind_of, validated
 from seqloom.data.codec import TextCodec
 from seqloom.data.codecs import Codecs, Encoded
@@ -121,15 +121,22 @@ class Engine:
         return list(self.predict(text, asked))
 
     def predict(
-        self, texts: Iterable[Inputs], asked: Asked | None = None, chunk: int = CHUNK_LINES, name: str = ""
+        self,
+        texts: Iterable[Inputs],
+        asked: Asked | None = None,
+        chunk: int = CHUNK_LINES,
+        name: str = "",
+        first: int = 1,
     ) -> Iterator[Prediction]:
         """One prediction per text, in order, however long the input is. Empty lines give empty answers."""
         chosen = asked or Asked()
         self.asking(chosen)
-        yield from self.reader.predictions(texts, chosen, lambda pieces: self._answers(pieces, chosen), chunk, name)
+        yield from self.reader.predictions(
+            texts, chosen, lambda pieces: self._answers(pieces, chosen), chunk, Place(name, first)
+        )
 
-    def refuse_long(self, texts: Iterable[Inputs], asked: Asked, name: str = "") -> None:
-        self.reader.refuse_long(texts, asked, name)
+    def refuse_long(self, texts: Iterable[Inputs], asked: Asked, name: str = "", first: int = 1) -> None:
+        self.reader.refuse_long(texts, asked, Place(name, first))
 
     def asking(self, asked: Asked) -> None:
         """E_USAGE for what cannot be met."""
