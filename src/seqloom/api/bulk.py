@@ -157,7 +157,7 @@ class Bulk:
 
     def _publish(self, path: Path, work: Work) -> None:
         """Several may come at once: the first one's file stays."""
-        own = path.with_name(f".{JOB}.{os.getpid()}-{os.urandom(4).hex()}.own")
+        own = path.with_name(f".{JOB}.{os.getpid()}-{os.urandom(4).hex()}.own.tmp")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             atomic_write(own, work.model_dump_json(indent=1).encode())
