@@ -44,7 +44,7 @@ target: {{tokenizer: characters}}
 task: {{sampling: {{kind: linear, steps: 30}}, history: {{drop: 0.1}}}}
 batching: {{tokens: 80}}
 training:
-  steps: 15
+  steps: 10
   accumulate: 2
   ema: 0.9
   schedule: {{kind: inverse_sqrt, warmup: 4}}

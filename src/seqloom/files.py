@@ -11,14 +11,16 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from seqloom.errors import SeqloomError
 
+_TEMPORARY = re.compile(r"\.(.+)\.\d+(?:-[0-9a-f]+)?\.tmp")
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -146,6 +148,21 @@ def recover_folder(path: Path) -> None:
         shutil.rmtree(retired, ignore_errors=True)
     else:
         retired.rename(path)
+
+
+def sweep(folder: Path, names: Collection[str] | None = None) -> None:
+    """Remove what processes that were killed left of files and folders of these names; None: of any.
+
+    For whoever knows that nobody else writes them now.
+    """
+    for path in folder.glob(".*.tmp"):
+        name = _TEMPORARY.fullmatch(path.name)
+        if name is None or (names is not None and name[1] not in names):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _retired(path: Path) -> Path:

@@ -31,12 +31,11 @@ def kills() -> Any:
 @pytest.mark.parametrize("model", ["rnn", "transformer"])
 def test_killed_and_resumed_equals_uninterrupted(model: str, kills: Any, tmp_path: Path) -> None:
     trial = kills.Trial(tmp_path, model)
-    shares = (0.1, 0.35, 0.6, 0.97)  # of all file operations: while data are prepared, in saves, in the last bundle
-    for share in shares:
+    for share in (0.1, 0.4, 0.97):  # of all file operations: while data are prepared, in a save, in the last bundle
         assert trial.before(int(share * trial.operations)) == []
-    done, _, wrong = trial.at_random(2, seed=3)
+    done, _, wrong = trial.at_random(1, seed=3)
     assert wrong == []
-    assert done >= 2
+    assert done >= 1
 
 
 def test_the_comparison_sees_what_differs(kills: Any, tmp_path: Path) -> None:

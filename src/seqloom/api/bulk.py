@@ -26,7 +26,7 @@ from seqloom import wording
 from seqloom.api.reading import CHUNK_LINES
 from seqloom.data.files import Part, RawLine, chunks, is_regular, raw_lines, shown, span
 from seqloom.errors import SeqloomError
-from seqloom.files import atomic_file, atomic_write, file_error, read_json, sha256_file
+from seqloom.files import atomic_file, atomic_write, file_error, read_json, sha256_file, sweep
 
 T = TypeVar("T", bound=BaseModel)
 FORMAT = 1
@@ -157,7 +157,7 @@ class Bulk:
 
     def _publish(self, path: Path, work: Work) -> None:
         """Several may come at once: the first one's file stays."""
-        own = path.with_name(f".{JOB}.{os.getpid()}-{os.urandom(4).hex()}.own.tmp")
+        own = path.with_name(f".{JOB}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             atomic_write(own, work.model_dump_json(indent=1).encode())
@@ -296,8 +296,7 @@ class Bulk:
             for shard in range(self.shards):
                 for piece in _pieces(self.output_of(shard)):
                     file.write(piece)
-        for left in self.folder.glob(".*.tmp"):  # of workers that died
-            left.unlink(missing_ok=True)
+        sweep(self.folder)
         poison = [bad for manifest in found if manifest is not None for bad in manifest.quarantined]
         self.quarantine.unlink(missing_ok=True)
         if poison:
