@@ -9,6 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
@@ -166,7 +167,7 @@ def _make_all(bulk: Bulk, order: Order, quarantine: bool, workers: int | None) -
         alone = replace(order, who=order.who.absolute(), how={**order.how, "threads": threads}, workers=1, quiet=True)
         made = partial(Worker, alone, str(Path(bulk.source).absolute()), quarantine)
         tell: Callable[[str], None] = (lambda line: None) if order.quiet else say.talk
-        with Pool(made, workers, tell) as pool:
+        with redirect_stdout(sys.stderr), Pool(made, workers, tell) as pool:  # Ray's own talk is no data
             if not order.quiet:
                 say.talk(f"{pool.count:,} workers on Ray")
             _fill(bulk, missing, pool.answers(chain.from_iterable(map(bulk.units, missing))), order.quiet)
