@@ -13,6 +13,7 @@ import math
 import os
 import re
 import shutil
+import stat
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -49,11 +50,13 @@ def sha256_file(path: Path) -> str:
 
 
 def read_bounded(path: Path, limit: int) -> bytes:
-    """A whole file of at most `limit` bytes; E_BUNDLE when it is missing or larger, before it is read."""
+    """A whole file of at most `limit` bytes; E_BUNDLE when it is missing, larger or no file, before it is read."""
     try:
-        size = path.stat().st_size
-        if size > limit:
-            raise SeqloomError("E_BUNDLE", f"{size:,} bytes, expected at most {limit:,}", where=str(path))
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):  # a pipe waits for ever, a device has no end
+            raise SeqloomError("E_BUNDLE", "not a regular file", where=str(path), fix="put a file in its place")
+        if found.st_size > limit:
+            raise SeqloomError("E_BUNDLE", f"{found.st_size:,} bytes, expected at most {limit:,}", where=str(path))
         return path.read_bytes()
     except FileNotFoundError:
         raise SeqloomError("E_BUNDLE", "the file is missing", where=str(path)) from None
