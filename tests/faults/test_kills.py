@@ -15,6 +15,10 @@ from typing import Any
 
 import pytest
 
+from commands import write_recipe
+from seqloom import train
+from seqloom.training import checkpoints
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="trainings are forked")
 
@@ -36,6 +40,18 @@ def test_killed_and_resumed_equals_uninterrupted(model: str, kills: Any, tmp_pat
     done, _, wrong = trial.at_random(1, seed=3)
     assert wrong == []
     assert done >= 1
+
+
+def test_a_run_that_is_killed_while_it_drops_old_checkpoints_drops_them_when_it_goes_on(tmp_path: Path) -> None:
+    """At the last one, behind which no other save would do it."""
+    run = train(write_recipe(tmp_path), tmp_path / "run").folder
+    expected = [path.name for path in checkpoints.every(run)]
+    (run / "finished.json").unlink()
+    half = checkpoints.folder_of(run, 3)
+    half.mkdir()
+    (half / "weights.safetensors").write_bytes(b"")
+    train(tmp_path / "tiny.yaml", run)
+    assert [path.name for path in checkpoints.every(run)] == expected
 
 
 def test_the_comparison_sees_what_differs(kills: Any, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from commands import Answer, Command, binary
+from seqloom.api.load import load
 from seqloom.errors import SeqloomError
 from seqloom.files import read_bounded, sha256_file
 
@@ -124,3 +125,16 @@ def test_the_command_line_itself_does_not_hang(run: Path) -> None:
     (run / "bundle" / "card.json").unlink()
     os.mkfifo(run / "bundle" / "card.json")
     assert binary("predict", run, "-t", "abc").code == 4
+
+
+FIRST = Path(__file__).parents[1] / "fixtures" / "bundle-1"  # written by 0.1.0, as it was before its release
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "log_prob"), [("abc", "bb", -5.287742), ("hgfe", "bbb", -6.804365), ("da", "bb", -5.362502)]
+)
+def test_a_bundle_of_the_first_format_is_read(text: str, answer: str, log_prob: float) -> None:
+    """Whoever changes the format keeps this one readable, and adds a bundle of the new one beside it."""
+    found = load(FIRST)(text)
+    assert found.text == answer
+    assert found.best.log_prob == pytest.approx(log_prob, abs=1e-4)
