@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
+from types import FunctionType
 
 from seqloom import bundle, runtime, weights
 from seqloom.config import parse_yaml
@@ -87,8 +88,8 @@ def mutant(name: str) -> Callable[[random.Random], bytes]:
 # --- targets -------------------------------------------------------------------------------------------------------
 
 
-def targets(folder: Path) -> dict[str, Target]:
-    """What reads each kind of input; `folder` is for files."""
+def targets(folder: Path, served: bool = True) -> dict[str, Target]:
+    """What reads each kind of input; `folder` is for files. With `served` a server is started."""
     if not SEEDS["sentencepiece"]:
         SEEDS["sentencepiece"].append(_sentencepiece())
 
@@ -105,7 +106,8 @@ def targets(folder: Path) -> dict[str, Target]:
         found = TOKENIZERS["bpe"].load(TOKENIZERS.settings("bpe"), path.parent)
         return found.encode("hello world") and found.pieces()
 
-    return {
+    found: dict[str, Target] = {"http": _served()} if served else {}
+    return found | {
         "recipe": lambda data: _accepted(lambda: recipe_from(_mapping(data), "fuzz")),
         "vocabulary": lying("vocabulary.txt", Vocabulary.load),
         "card": lying("card.json", bundle._read_card),
@@ -113,7 +115,6 @@ def targets(folder: Path) -> dict[str, Target]:
         "weights": lying("weights.safetensors", weights.read),
         "array": lying("array.npy", lambda path: Header.read(str(path)).values().sum()),
         "sentencepiece": lying("sentencepiece.model", tokenizer),
-        "http": _served(),
     }
 
 
@@ -204,7 +205,10 @@ def by_atheris(name: str, target: Target, seconds: int, folder: Path) -> None:
     for number, seed in enumerate(SEEDS[name]):
         (corpus / str(number)).write_bytes(seed)
     options = [f"-max_total_time={seconds}", f"-timeout={SLOW}", f"-artifact_prefix={folder}/", str(corpus)]
-    atheris.instrument_all()
+    for module in [one for name, one in sys.modules.items() if name.startswith("seqloom")]:
+        for function in vars(module).values():
+            if isinstance(function, FunctionType) and function.__module__ == module.__name__:
+                atheris.instrument_func(function)
     atheris.Setup([sys.argv[0], *options], lambda data: target(data) and None)
     atheris.Fuzz()
 
@@ -216,7 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--target", action="append", choices=[*SEEDS])
     asked = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as place:
-        every = targets(Path(place))
+        every = targets(Path(place), served=asked.target is None or "http" in asked.target)
         chosen = asked.target or list(every)
         if asked.engine == "atheris":
             if find_spec("atheris") is None:

@@ -13,6 +13,7 @@ import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
@@ -78,8 +79,7 @@ class Pool(Generic[Q, A]):
 
     def __enter__(self) -> Self:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told what is computed here
-        import ray
-
+        ray = _ray()
         self._owns = not ray.is_initialized()
         if self._owns:  # the cluster of RAY_ADDRESS, or one of this machine alone
             ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
@@ -94,8 +94,7 @@ class Pool(Generic[Q, A]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        import ray
-
+        ray = _ray()
         for worker in [*self._idle, *(worker for _, worker in self._out.values())]:
             ray.kill(worker)
         self._idle, self._out = [], {}
@@ -143,9 +142,7 @@ class Pool(Generic[Q, A]):
 
     def _arrived(self) -> list[tuple[_Task[Q], A | _Died]]:
         """Wait for at least one answer; a death is one as well."""
-        import ray
-        from ray.exceptions import RayActorError, RayTaskError
-
+        ray = _ray()
         done, _ = ray.wait(list(self._out), num_returns=1)
         arrived: list[tuple[_Task[Q], A | _Died]] = []
         for reference in done:
@@ -154,17 +151,16 @@ class Pool(Generic[Q, A]):
                 arrived.append((task, ray.get(reference)))
                 self._idle.append(worker)
                 self.answered += 1
-            except RayTaskError as error:
+            except ray.exceptions.RayTaskError as error:
                 self._idle.append(worker)
                 raise _told(error) from None
-            except RayActorError:  # of every kind: killed, out of memory, its machine gone
+            except ray.exceptions.RayActorError:  # of every kind: killed, out of memory, its machine gone
                 self._bury(worker)
                 arrived.append((task, _Died()))
         return arrived
 
     def _bury(self, worker: Any) -> None:
-        import ray
-
+        ray = _ray()
         self.deaths += 1
         if self.deaths >= EARLY_DEATHS and not self.answered:
             fix = "look at the memory of its machines, or ask for fewer workers"
@@ -182,6 +178,11 @@ class Pool(Generic[Q, A]):
             return [_Task((*task.place, side), half) for side, half in enumerate(halves)]
         fault = SeqloomError("E_WORKER", f"{RETRIES + 1} workers died while this line was answered")
         return [_Task(task.place, task.question, 0, fault)]
+
+
+def _ray() -> Any:
+    """Loaded only where it is used: it is large, and an extra."""
+    return import_module("ray")
 
 
 class _Died:
