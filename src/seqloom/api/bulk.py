@@ -144,12 +144,17 @@ class Bulk:
 
     # --- what is asked -----------------------------------------------------------------------------------------------
 
+    @property
+    def is_planned(self) -> bool:
+        """Does somebody know already where shards begin?"""
+        return (self.folder / JOB).exists()
+
     @cached_property
     def work(self) -> Work:
         """The job as it stands in the folder, made and written there by whoever is first. E_CHANGED or E_RUN where the
         folder's job is another one."""
         path = self.folder / JOB
-        if not path.exists():
+        if not self.is_planned:
             self._publish(path, self._surveyed())
         found = _read(path, Work, "the job of these shards")
         self._refuse_other(found)

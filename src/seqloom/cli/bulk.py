@@ -80,6 +80,8 @@ def command(context: typer.Context, order: Order, source: str, output: Path | No
         )
     quarantine = order.who.engine == RAY if asked.quarantine is None else asked.quarantine
     bulk = Bulk(source, output, asked.shards, _bundles(order), _options(context, order, quarantine), asked.buffer)
+    if not order.quiet and not bulk.is_planned:
+        say.talk(f"reading {source} once, to find where shards begin")
     with mending("--on-bad-utf8 skip or replace"):
         if asked.join:
             _join(bulk, order.quiet)

@@ -287,7 +287,7 @@ class _Subwords(Tokenizer):
             return cls(settings, model)
         except OSError as error:
             raise SeqloomError("E_BUNDLE", f"cannot read the tokenizer: {error.strerror}", where=str(path)) from None
-        except RuntimeError:
+        except (RuntimeError, ValueError, IndexError):  # ValueError: pieces that are not UTF-8
             raise SeqloomError("E_BUNDLE", "not a sentencepiece model", where=str(path)) from None
 
 
