@@ -10,7 +10,7 @@ TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 WORKERS ?= 2
 DATA ?= data
 
-.PHONY: demo demo-reply test stories check bench bench-peers docs-test format clean
+.PHONY: demo demo-reply test stories check audit bench bench-peers docs-test format clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.installed-demo  ## train and look into a pronunciation model, in about five minutes
@@ -30,6 +30,15 @@ check: $(VENV)/.installed-dev  ## style, types, the direction of imports
 	$(BIN)/ruff format --check src tests benchmarks docs recipes
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+audit:  ## known holes in what is installed (pip-audit), and risky code (bandit), as far as the network allows
+	@$(PYTHON) -m venv .venv-audit
+	@.venv-audit/bin/python -m pip --quiet install bandit pip-audit || \
+	  { echo 'audit: bandit and pip-audit cannot be installed from here: nothing was checked'; exit 1; }
+	.venv-audit/bin/bandit --quiet --recursive src -ll
+	.venv-audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip > .venv-audit/found.txt; code=$$?; \
+	  cat .venv-audit/found.txt; missed=$$(grep -c 'could not be audited' .venv-audit/found.txt); \
+	  echo "audit: advisories could not be asked for $$missed of $$(grep -c == constraints.txt) packages"; exit $$code
 
 bench: $(VENV)/.installed-dev  ## speed of training and prediction against a bare PyTorch loop
 	$(BIN)/python benchmarks/speed.py

@@ -11,14 +11,17 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
-from collections.abc import Iterator
+import stat
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from seqloom.errors import SeqloomError
 
+_TEMPORARY = re.compile(r"\.(.+)\.\d+(?:-[0-9a-f]+)?\.tmp")
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -47,11 +50,13 @@ def sha256_file(path: Path) -> str:
 
 
 def read_bounded(path: Path, limit: int) -> bytes:
-    """A whole file of at most `limit` bytes; E_BUNDLE when it is missing or larger, before it is read."""
+    """A whole file of at most `limit` bytes; E_BUNDLE when it is missing, larger or no file, before it is read."""
     try:
-        size = path.stat().st_size
-        if size > limit:
-            raise SeqloomError("E_BUNDLE", f"{size:,} bytes, expected at most {limit:,}", where=str(path))
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):  # a pipe waits for ever, a device has no end
+            raise SeqloomError("E_BUNDLE", "not a regular file", where=str(path), fix="put a file in its place")
+        if found.st_size > limit:
+            raise SeqloomError("E_BUNDLE", f"{found.st_size:,} bytes, expected at most {limit:,}", where=str(path))
         return path.read_bytes()
     except FileNotFoundError:
         raise SeqloomError("E_BUNDLE", "the file is missing", where=str(path)) from None
@@ -88,7 +93,7 @@ def atomic_write(path: Path, data: bytes) -> None:
 @contextmanager
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """A new file to write, which becomes `path` when the block ends well and vanishes when it does not."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")  # also in containers: all are 1
     try:
         if path.exists() and not path.is_file():  # a rename would put a file in the place of a device or a pipe
             what = "not a regular file, and a regular file would take its place"
@@ -146,6 +151,21 @@ def recover_folder(path: Path) -> None:
         shutil.rmtree(retired, ignore_errors=True)
     else:
         retired.rename(path)
+
+
+def sweep(folder: Path, names: Collection[str] | None = None) -> None:
+    """Remove what processes that were killed left of files and folders of these names; None: of any.
+
+    For whoever knows that nobody else writes them now.
+    """
+    for path in folder.glob(".*.tmp"):
+        name = _TEMPORARY.fullmatch(path.name)
+        if name is None or (names is not None and name[1] not in names):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _retired(path: Path) -> Path:

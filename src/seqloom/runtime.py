@@ -208,8 +208,14 @@ class _Shapes(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def check_room(build: Callable[[], nn.Module]) -> None:
-    """E_MEMORY where the weights of a model do not fit in main memory: by their shapes, before they are made."""
+SLACK = 100_000_000  # bytes that a recipe may ask for beyond the weights there are, before anything is made
+
+
+def check_room(build: Callable[[], nn.Module], given: int | None = None) -> None:
+    """E_MEMORY where the weights of a model do not fit in main memory: by their shapes, before they are made.
+
+    `given` are the bytes of the weights that it is built for: E_BUNDLE where it would take far more than there are.
+    """
     room = free_memory()
     try:
         with torch.device("meta"), _Shapes():
@@ -218,6 +224,9 @@ def check_room(build: Callable[[], nn.Module]) -> None:
         if "overflow" not in str(error).lower():  # what cannot be made of shapes alone is made as it is
             return
         needed = 2**63  # torch counts in 64 bits
+    if given is not None and needed > given + SLACK:
+        what = f"the recipe asks for {needed / 1e9:,.1f} GB of weights, and there are {given / 1e9:,.3f} GB"
+        raise SeqloomError("E_BUNDLE", what, where="model", fix="use the recipe that the weights were trained with")
     if needed > (2**63 - 1 if room is None else room):
         size = "more than can be counted" if needed == 2**63 else f"{needed / 1e9:,.1f} GB"
         free = "" if room is None else f", and {room / 1e9:,.1f} GB of memory are free"

@@ -48,7 +48,7 @@ def read(
 ) -> dict[str, Tensor]:
     """Tensors of a safetensors file whose size and sha256 are as promised; E_BUNDLE says what is wrong otherwise."""
     try:
-        found = path.stat().st_size
+        found = path.stat().st_size if path.is_file() or not path.exists() else 0  # a pipe or a device holds nothing
     except FileNotFoundError:
         promise = "" if size is None else f", expected {size:,} bytes"
         raise SeqloomError("E_BUNDLE", f"the weight file is missing{promise}", where=str(path)) from None

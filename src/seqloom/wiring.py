@@ -56,8 +56,11 @@ def joined_codecs(
     )
 
 
-def build_model(recipe: Recipe, codecs: Codecs) -> Network:
-    """The recipe's network for these vocabularies, weights drawn from the seed; E_MEMORY where it cannot fit."""
+def build_model(recipe: Recipe, codecs: Codecs, given: int | None = None) -> Network:
+    """The recipe's network for these vocabularies, weights drawn from the seed; E_MEMORY where it cannot fit.
+
+    `given` is how many bytes of weights there are for it, where it is to hold those of a file.
+    """
     sizes: dict[str, object] = {
         "source_vocabulary": codecs.source.size,
         "target_vocabulary": len(codecs.target.vocabulary),
@@ -66,7 +69,7 @@ def build_model(recipe: Recipe, codecs: Codecs) -> Network:
         sizes["extras"] = {
             name: (recipe.extras[name].use, len(codecs.extras[name].vocabulary)) for name in codecs.encoders
         }
-    check_room(lambda: MODELS.build(recipe.model, **sizes))
+    check_room(lambda: MODELS.build(recipe.model, **sizes), given)
     seed_step(recipe.runtime.seed, 0, stream="weights")
     return MODELS.build(recipe.model, **sizes)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import json
+import locale
 import os
 import shutil
 import signal
@@ -16,11 +18,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from commands import Answer, Command, command_line, environment, write_pairs, write_recipe
 from seqloom.api import staging
+from seqloom.api.model import Model
 from seqloom.api.train import Wishes, train
+from seqloom.batch import Batch
 from seqloom.data import subwords
+from seqloom.data.corpus import Corpus
 from seqloom.errors import SeqloomError
 from seqloom.tasks.transduce import Transduce
 from seqloom.training import checkpoints
@@ -29,6 +35,8 @@ from seqloom.training.observers import TensorBoard
 from seqloom.training.signals import Signals
 
 pytest_plugins = ["command_fixtures"]
+
+CPU_IS_FULL = "[enforce fail at alloc_cpu.cpp:1] . DefaultCPUAllocator: can't allocate memory: you tried 9 bytes."
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -564,6 +572,67 @@ def test_an_example_that_does_not_fit_is_named_by_its_line(
     line = seqloom("train", recipe, "--run", tmp_path / "run").refused("E_MEMORY", 6)
     place = line.partition("pairs.tsv:")[2].partition(";")[0]
     assert 1 <= int(place) <= len(lines)
+
+
+def test_the_one_example_that_does_not_fit_is_named_and_no_other(
+    seqloom: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also among those of an accumulated step: batches are cut until it stands alone."""
+    recipe = write_recipe(tmp_path)
+    loss, guilty = Transduce.loss, 17
+
+    def cramped(self: Transduce, model: object, batch: Batch, step: int) -> object:
+        if step and guilty in batch.examples:
+            raise MemoryError
+        return loss(self, model, batch, step)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Transduce, "loss", cramped)
+    line = seqloom("train", recipe, "--run", tmp_path / "run", "--set", "accumulate=3").refused("E_MEMORY", 6)
+    corpus = Corpus.open(tmp_path / "run" / "cache" / "train")
+    assert f"pairs.tsv:{corpus.line(guilty)};" in line
+    assert "example" in line
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory"), RuntimeError(CPU_IS_FULL)]
+)
+def test_a_prediction_that_runs_out_of_memory_says_so(
+    error: Exception, seqloom: Command, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def search(self: Model, *rest: object, **others: object) -> object:
+        raise error
+
+    monkeypatch.setattr(Model, "search", search)
+    line = seqloom("predict", run, "-t", "abc", "--workers", 1).refused("E_MEMORY", 6)
+    assert "out of memory" in line
+
+
+def test_clocks_time_zones_and_locales_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clocks that go back and forth, the farthest time zone, locale C: the same weights, metrics and names."""
+    from seqloom.training.observers import CLOCK_FIELDS
+
+    def found(run: Path) -> tuple[list[dict[str, object]], dict[str, str]]:
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        told = [{key: value for key, value in line.items() if key not in CLOCK_FIELDS} for line in lines]
+        kept = {name: mark for name, mark in contents(run).items() if not name.startswith(("board", "metrics"))}
+        return told, kept
+
+    recipe, runs = write_recipe(tmp_path), [tmp_path / name / "run" for name in ("one", "other")]
+    train(recipe, runs[0])
+    jumps = itertools.cycle([1e9, -5e8, 3.0, 2e9])
+    monkeypatch.setattr(time, "time", lambda: next(jumps))
+    monkeypatch.setenv("TZ", "Pacific/Kiritimati")
+    monkeypatch.setenv("LC_ALL", "C")
+    time.tzset()
+    before = locale.setlocale(locale.LC_ALL)
+    try:
+        locale.setlocale(locale.LC_ALL, "C")
+        train(recipe, runs[1])
+    finally:
+        locale.setlocale(locale.LC_ALL, before)
+        monkeypatch.undo()
+        time.tzset()
+    assert found(runs[0]) == found(runs[1])
 
 
 def test_a_board_that_cannot_be_written_is_told_once(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -112,6 +112,48 @@ def test_the_mean_is_per_token_not_per_batch() -> None:
     assert not torch.allclose(joined.embedding.weight, model.embedding.weight, atol=1e-6)
 
 
+# --- batches that do not fit, of real models ---
+
+KINDS: dict[str, dict[str, object]] = {
+    "rnn": {},
+    "luong": {"decoder": {"kind": "luong", "width": 4}},
+    "transformer": {
+        "encoder": {"kind": "transformer", "width": 4, "heads": 2, "layers": 1, "dropout": 0.0},
+        "decoder": {"kind": "transformer", "width": 4, "heads": 2, "layers": 1, "dropout": 0.0},
+    },
+}
+
+
+@pytest.mark.parametrize("room", [1, 2])
+@pytest.mark.parametrize("kind", KINDS)
+def test_accumulated_batches_that_do_not_fit_give_the_gradient_of_those_that_do(kind: str, room: int) -> None:
+    """Two batches of one step, cut until so many examples fit: forward fails in the first, backward in the second."""
+    examples = ToyBatches(examples=9).examples
+    group = [ToyTask().collate(examples[:5]), ToyTask().collate(examples[5:])]
+    task, model = transduce("plain"), small_network(KINDS[kind])
+
+    def plainly(batch: Batch) -> Loss:
+        return task.loss(model, batch, 1)
+
+    def cramped(batch: Batch) -> Loss:
+        if len(batch) > room and len(batch) % 2:
+            raise torch.OutOfMemoryError("no room")
+        loss = task.loss(model, batch, 1)
+        if len(batch) <= room:
+            return loss
+        return Loss(loss.total + _Fails.apply(loss.total) * 0.0, loss.count, loss.nll)
+
+    found = []
+    for loss_of in (plainly, cramped):
+        sums = gradients.summed(gradients.plain(loss_of), group, lambda: seed(model))
+        found.append((sums, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}))
+    (one, expected), (other, split) = found
+    for name, gradient in expected.items():
+        torch.testing.assert_close(split[name], gradient, rtol=0, atol=1e-10, msg=name)
+    assert float(other.total) == pytest.approx(float(one.total), abs=1e-9)
+    assert float(other.count) == float(one.count)
+
+
 # --- the real task, with weights --------------------
 
 TASKS: dict[str, dict[str, object]] = {
@@ -131,8 +173,11 @@ def transduce(name: str) -> Transduce:
     )
 
 
-def small_network() -> EncoderDecoder:
-    raw = {name: {"width": 4} for name in ("source_embedding", "target_embedding", "encoder", "decoder")}
+def small_network(changes: Mapping[str, object] | None = None) -> EncoderDecoder:
+    raw: dict[str, object] = {
+        name: {"width": 4} for name in ("source_embedding", "target_embedding", "encoder", "decoder")
+    }
+    raw |= changes or {}
     torch.manual_seed(1)
     settings = EncoderDecoder.Settings.model_validate(raw)
     return EncoderDecoder(settings, source_vocabulary=12, target_vocabulary=12).double()

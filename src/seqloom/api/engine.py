@@ -20,13 +20,13 @@ from pydantic import Field
 
 from seqloom.api.asked import Asked
 from seqloom.api.predictions import Output, Prediction, answered, passed_over
-from seqloom.api.reading import CHUNK_LINES, Piece, Reader
+from seqloom.api.reading import CHUNK_LINES, Piece, Place, Reader
 from seqloom.config import Kind, Settings, kind_of, validated
 from seqloom.data.codec import TextCodec
 from seqloom.data.codecs import Codecs, Encoded
 from seqloom.data.examples import Inputs
 from seqloom.errors import SeqloomError
-from seqloom.files import atomic_write, read_json
+from seqloom.files import atomic_write, read_json, sha256_file
 from seqloom.metrics.calibration import Calibration
 from seqloom.search.hypotheses import LENGTHS
 from seqloom.search.limits import MOST_TOKENS, Limits
@@ -54,6 +54,7 @@ class Card(Settings):
     languages: dict[str, str] = Field(default_factory=dict)
     quantised: str | None = None
     weights: str = ""  # sha256 of the weights that were exported
+    files: dict[str, str] = Field(default_factory=dict)  # name -> sha256; none in cards that older versions wrote
     parameters: int = Field(0, ge=0, le=10**15)
     source: TextCodec.Settings
     target: TextCodec.Settings | None = None  # null: source and target share one
@@ -121,15 +122,22 @@ class Engine:
         return list(self.predict(text, asked))
 
     def predict(
-        self, texts: Iterable[Inputs], asked: Asked | None = None, chunk: int = CHUNK_LINES, name: str = ""
+        self,
+        texts: Iterable[Inputs],
+        asked: Asked | None = None,
+        chunk: int = CHUNK_LINES,
+        name: str = "",
+        first: int = 1,
     ) -> Iterator[Prediction]:
         """One prediction per text, in order, however long the input is. Empty lines give empty answers."""
         chosen = asked or Asked()
         self.asking(chosen)
-        yield from self.reader.predictions(texts, chosen, lambda pieces: self._answers(pieces, chosen), chunk, name)
+        yield from self.reader.predictions(
+            texts, chosen, lambda pieces: self._answers(pieces, chosen), chunk, Place(name, first)
+        )
 
-    def refuse_long(self, texts: Iterable[Inputs], asked: Asked, name: str = "") -> None:
-        self.reader.refuse_long(texts, asked, name)
+    def refuse_long(self, texts: Iterable[Inputs], asked: Asked, name: str = "", first: int = 1) -> None:
+        self.reader.refuse_long(texts, asked, Place(name, first))
 
     def asking(self, asked: Asked) -> None:
         """E_USAGE for what cannot be met."""
@@ -385,6 +393,22 @@ def find_engine(path: str | Path) -> Path:
     raise SeqloomError("E_BUNDLE", "this run was not exported yet", where=str(folder), fix=FIX)
 
 
+def listed(folder: Path) -> dict[str, str]:
+    """Every file of a folder with its sha256, as the card names them."""
+    found = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): sha256_file(path) for path in found}
+
+
+def _refuse_damaged(card: Card, folder: Path) -> None:
+    """E_BUNDLE for a file that is missing, changed, a link, or outside."""
+    for name, expected in card.files.items():
+        path = folder / name
+        if not path.resolve().is_relative_to(folder.resolve()) or path.is_symlink() or not path.is_file():
+            raise SeqloomError("E_BUNDLE", "missing, or no file of this folder", where=str(path), fix=FIX)
+        if sha256_file(path) != expected:
+            raise SeqloomError("E_BUNDLE", "the contents changed: sha256 differs", where=str(path), fix=FIX)
+
+
 def load_engine(run: str | Path, *, device: str = "auto", threads: int | None = None, told: bool = False) -> Engine:
     """Open an exported model. `threads` work on as many texts at once, never on one together: where the machine has
     anything else to do, threads that wait for each other at every product are many times slower than one.
@@ -396,6 +420,7 @@ def load_engine(run: str | Path, *, device: str = "auto", threads: int | None = 
     written = read_json(folder / CARD, MAX_CARD_BYTES, "an exported model's card", FIX)
     card = validated(Card, written, str(folder / CARD))
     refuse_stale(card.weights, folder)
+    _refuse_damaged(card, folder)
     count = threads or os.cpu_count() or 1
     try:
         translator = ctranslate2.Translator(str(folder), device=device, inter_threads=count, intra_threads=1)

@@ -10,7 +10,7 @@ import torch
 
 from seqloom import __version__
 from seqloom.api.engine import ENGINE as CTRANSLATE2
-from seqloom.api.engine import Card, refuse_missing, refuse_stale, spelled, weights_of
+from seqloom.api.engine import Card, listed, refuse_missing, refuse_stale, spelled, weights_of
 from seqloom.api.load import load, save_codecs
 from seqloom.api.model import Model
 from seqloom.config import Settings, kind_of
@@ -53,7 +53,7 @@ def _write_ctranslate2(model: Model, folder: Path, quantise: str | None, weights
     with torch.no_grad():
         ctranslate2.write(model.network, spelled(model.codecs), folder, quantise)
     save_codecs(model.recipe, model.codecs, folder)
-    card.with_(weights=weights).save(folder)
+    card.with_(weights=weights, files=listed(folder)).save(folder)
 
 
 def _write_onnx(model: Model, folder: Path, quantise: str | None, weights: str) -> None:

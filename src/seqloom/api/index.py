@@ -74,7 +74,11 @@ class Index:
             if name not in card.files:
                 raise SeqloomError("E_BUNDLE", f"the card names no {name}", where=str(folder / CARD), fix=again)
             check_file(folder, name, card.files[name], again)
-        text = read_bounded(folder / TEXTS, card.files[TEXTS].size).decode("utf-8")
+        try:
+            text = read_bounded(folder / TEXTS, card.files[TEXTS].size).decode("utf-8")
+        except UnicodeDecodeError as error:
+            what = f"not UTF-8 at byte {error.start}"
+            raise SeqloomError("E_BUNDLE", what, where=str(folder / TEXTS), fix=again) from None
         tensors = weights.read(folder / VECTORS)
         texts, vectors = tuple(text.split("\n")[:-1]), tensors.get("vectors")
         if vectors is None or vectors.dim() != 2 or len(vectors) != len(texts):

@@ -113,8 +113,9 @@ def opened(
     recipe = bundle_recipe(bundle, settings, _run_data(bundle.folder))
     recipe = recipe.with_(data=found_again(recipe.data, bundle.folder.parent))
     codecs = load_codecs(recipe, bundle.folder)
-    network = build_model(recipe, codecs)
-    weights.restore(network, bundle.weights(allow_nonfinite), str(bundle.folder))
+    tensors = bundle.weights(allow_nonfinite)
+    network = build_model(recipe, codecs, sum(4 * tensor.numel() for tensor in tensors.values()))
+    weights.restore(network, tensors, str(bundle.folder))
     folder = Path(run)
     name = folder.parent.name if folder.name == "bundle" else folder.name
     return Opened(name, bundle, recipe, codecs, network, chosen)

@@ -24,7 +24,7 @@ from seqloom.api.asking import Asking
 from seqloom.api.attended import covered, known_pieces, no_attention
 from seqloom.api.options import Options
 from seqloom.api.predictions import Output, Prediction, answered, passed_over
-from seqloom.api.reading import CHUNK_LINES, Piece, Reader
+from seqloom.api.reading import CHUNK_LINES, Piece, Place, Reader
 from seqloom.api.risk import least_risk
 from seqloom.api.stream import pieces_of_text, refuse_streaming
 from seqloom.api.workers import Workers
@@ -144,19 +144,27 @@ class Model:
     # --- prediction --------------------------------------------------------------------------------------------------
 
     def predict(
-        self, texts: Iterable[Inputs], options: Options | None = None, chunk: int = CHUNK_LINES, name: str = ""
+        self,
+        texts: Iterable[Inputs],
+        options: Options | None = None,
+        chunk: int = CHUNK_LINES,
+        name: str = "",
+        first: int = 1,
     ) -> Iterator[Prediction]:
         """One prediction per text, in order, however long the input is. Empty lines give empty answers.
 
-        `chunk` lines are read before the first is answered; `name` is that of the input, for errors.
+        `chunk` lines are read before the first is answered; `name` is that of the input and `first` the number of its
+        first line, for errors.
         """
         chosen = options or Options()
         self.asking(chosen)  # what cannot be met is said before anything is read
-        yield from self.reader.predictions(texts, chosen, lambda pieces: self._answers(pieces, chosen), chunk, name)
+        yield from self.reader.predictions(
+            texts, chosen, lambda pieces: self._answers(pieces, chosen), chunk, Place(name, first)
+        )
 
-    def refuse_long(self, texts: Iterable[Inputs], options: Options, name: str = "") -> None:
+    def refuse_long(self, texts: Iterable[Inputs], options: Options, name: str = "", first: int = 1) -> None:
         """Look for sources over the recipe's maximum that `options` do not provide for, before the first answer."""
-        self.reader.refuse_long(texts, options, name)
+        self.reader.refuse_long(texts, options, Place(name, first))
 
     @cached_property
     def reader(self) -> Reader:

@@ -27,6 +27,17 @@ class Answer(Protocol):
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where texts stand, for errors: the name of their input, and the number of the first."""
+
+    name: str = ""
+    first: int = 1
+
+    def of(self, number: int) -> str:
+        return f"{self.name}:{number}" if self.name else f"line {number:,}"
+
+
+@dataclass(frozen=True)
 class _Plan:
     """A line on its way: its source and extras, its pieces with the gap after each, and where it stands."""
 
@@ -58,15 +69,15 @@ class Reader:
         )
 
     def predictions(
-        self, texts: Iterable[Inputs], asked: Asked, answer: Answer, chunk: int, name: str
+        self, texts: Iterable[Inputs], asked: Asked, answer: Answer, chunk: int, place: Place
     ) -> Iterator[Prediction]:
         """One prediction per text, in order; `chunk` of them are read before the first is answered."""
-        iterator = enumerate(texts, start=1)
+        iterator = enumerate(texts, start=place.first)
         while lines := list(islice(iterator, chunk)):
             pieces: list[Piece] = []
             plans: list[_Plan] = []
             for number, inputs in lines:
-                plan = self._planned(inputs, asked, _place(name, number))
+                plan = self._planned(inputs, asked, place.of(number))
                 pieces += [(text, plan.extras) for text, _ in plan.parts]
                 plans.append(plan)
             answers = iter(answer(pieces))
@@ -100,10 +111,10 @@ class Reader:
         """Is it about the file of one source, so that others may still be answered?"""
         return self.codecs.source.settings.in_files and error.code in ("E_DATA", "E_FILE")
 
-    def refuse_long(self, texts: Iterable[Inputs], asked: Asked, name: str = "") -> None:
+    def refuse_long(self, texts: Iterable[Inputs], asked: Asked, place: Place) -> None:
         """Look for sources over the recipe's maximum, and files that cannot be read, that were not provided for."""
-        for number, inputs in enumerate(texts, start=1):
-            plan = self._planned(inputs, asked, _place(name, number))
+        for number, inputs in enumerate(texts, start=place.first):
+            plan = self._planned(inputs, asked, place.of(number))
             if asked.on_bad_file == "error" and self.codecs.source.settings.in_files and plan.line.strip():
                 with named_at(plan.line, plan.where):
                     self.codecs.source.cut(plan.line)  # damage shows only where all of a file is read
@@ -176,10 +187,6 @@ class Reader:
             what, remedy = f"a word of {count:,} tokens cannot be split, the recipe's maximum is {most:,}", "skip"
         fix = f"--on-long {remedy}, or a larger data.limits.max_source in training"
         raise SeqloomError("E_LONG", what, where=where, fix=fix)
-
-
-def _place(name: str, number: int) -> str:
-    return f"{name}:{number}" if name else f"line {number:,}"
 
 
 def _by_line(text: str) -> list[tuple[str, str]]:

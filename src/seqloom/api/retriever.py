@@ -22,7 +22,7 @@ from seqloom.api.engine import weights_of
 from seqloom.api.index import FOLDER, Index, distinct
 from seqloom.api.load import model_settings, opened
 from seqloom.api.predictions import Output, Prediction, passed_over
-from seqloom.api.reading import CHUNK_LINES, Piece, Reader
+from seqloom.api.reading import CHUNK_LINES, Piece, Place, Reader
 from seqloom.config import Plain, kind_of
 from seqloom.data.batching import collate_sources, ended, in_order
 from seqloom.data.codecs import Codecs, Encoded
@@ -144,17 +144,19 @@ class Retriever:
     # --- prediction --------------------------------------------------------------------------------------------------
 
     def predict(
-        self, texts: Iterable[Inputs], asked: Asked, chunk: int = CHUNK_LINES, name: str = ""
+        self, texts: Iterable[Inputs], asked: Asked, chunk: int = CHUNK_LINES, name: str = "", first: int = 1
     ) -> Iterator[Ranking]:
         """One ranking of `asked.n_best` candidates per text, in order. Empty lines give empty answers."""
         self.asking(asked)
         flat = map(_on_one_line, texts)
-        for answer in self.reader.predictions(flat, asked, lambda pieces: self._answers(pieces, asked), chunk, name):
+        for answer in self.reader.predictions(
+            flat, asked, lambda pieces: self._answers(pieces, asked), chunk, Place(name, first)
+        ):
             yield _ranking(answer)
 
-    def refuse_long(self, texts: Iterable[Inputs], asked: Asked, name: str = "") -> None:
+    def refuse_long(self, texts: Iterable[Inputs], asked: Asked, name: str = "", first: int = 1) -> None:
         """Look for sources over the recipe's maximum that were not provided for, before the first answer."""
-        self.reader.refuse_long(map(_on_one_line, texts), asked, name)
+        self.reader.refuse_long(map(_on_one_line, texts), asked, Place(name, first))
 
     def asking(self, asked: Asked) -> None:
         """E_USAGE for what cannot be met."""

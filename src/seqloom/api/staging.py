@@ -15,7 +15,7 @@ from pathlib import Path
 
 from seqloom.api.datasets import INPUT
 from seqloom.data.sets import Data
-from seqloom.files import file_error, sync_folder
+from seqloom.files import file_error, sweep, sync_folder
 
 RECIPE, DATA, START, FINISHED, METRICS = "recipe.yaml", "data.json", "start.json", "finished.json", "metrics.jsonl"
 PAIRS = "pairs.json"  # what became of the lines that were read
@@ -61,10 +61,14 @@ def is_half_adopted(folder: Path) -> bool:
 
 
 def recover(folder: Path) -> None:
-    """Bring to an end what a power cut interrupted: a run that was whole takes its place, others are dropped."""
+    """Bring to an end what a power cut interrupted: a run that was whole takes its place, others are dropped, and so
+    is what was half written. Others may be writing what is not a run's own (an index, an export)."""
     if is_half_adopted(folder):
         adopt(folder)
     shutil.rmtree(folder / NEW, ignore_errors=True)
+    sweep(folder, (*_FOLDERS, *_FILES, RECIPE))
+    for name in ("checkpoints", "cache", INPUT):
+        sweep(folder / name)
 
 
 def adopt(folder: Path) -> None:

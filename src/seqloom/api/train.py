@@ -205,6 +205,8 @@ class _Training:
         self.recipe = self.parts.recipe  # with every choice made that needs the data and the model
 
     def run(self) -> Run:
+        if self.ranks.leads:
+            checkpoints.prune(self.folder, self._kept)  # whoever was killed at it left old ones, or parts of them
         last = checkpoints.last(self.folder)
         try:
             self.ranks.connect(self.parts.device, self.recipe.runtime.timeout)
@@ -221,6 +223,11 @@ class _Training:
                 raise
             raise SeqloomError(error.code, error.what, where=error.where, fix=self._way_out(error.fix)) from None
         return Run(self.folder, reason)
+
+    @property
+    def _kept(self) -> int:
+        """How many of the newest checkpoints stay."""
+        return max(2, self.recipe.training.average or 0)
 
     def _ways(self) -> tuple[bool, bool]:
         """Do steps become CUDA graphs, and are layers compiled? What is chosen, and what was asked in vain, is said."""
@@ -282,13 +289,12 @@ class _Training:
         return f"begin anew (--replace), with {remedy}"
 
     def _listen(self, events: Iterator[Event]) -> str:
-        keep = max(2, self.recipe.training.average or 0)
         with ExitStack() as stack:
             observers: list[Observer] = []
             if self.ranks.leads:
                 log = stack.enter_context(JsonLines(self.folder / METRICS))
                 board = [TensorBoard(self.folder / "board", self.wishes.tell)] if TensorBoard.available() else []
-                observers = [log, *board, CheckpointKeeper(self.folder, keep), *self.wishes.observers]
+                observers = [log, *board, CheckpointKeeper(self.folder, self._kept), *self.wishes.observers]
             reason = "interrupted"
             for event in events:
                 with phase("saving" if isinstance(event, Checkpoint) else "logging"):

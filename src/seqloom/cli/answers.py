@@ -14,15 +14,18 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 import typer
 
 from seqloom.cli import say
+from seqloom.cli.counts import Counts
 from seqloom.cli.sink import Sink
+from seqloom.data.files import Tally, shown
 from seqloom.errors import SeqloomError
 
 if TYPE_CHECKING:
+    from seqloom.api.bulk import Unit
     from seqloom.api.model import Model
     from seqloom.api.options import Options
     from seqloom.api.predictions import Prediction
     from seqloom.data.examples import Inputs
-    from seqloom.data.files import BadUtf8, Tally
+    from seqloom.data.files import BadUtf8, RawLine
     from seqloom.data.inputs import InputForm
 
 STDIN = "-"
@@ -46,10 +49,10 @@ class Predictor(Protocol[A]):
     """A model, whoever computes it, and what it can be asked."""
 
     def predict(
-        self, texts: Iterable[Inputs], options: A, chunk: int = ..., name: str = ..., /
+        self, texts: Iterable[Inputs], options: A, chunk: int = ..., name: str = ..., first: int = ..., /
     ) -> Iterator[Prediction]: ...
 
-    def refuse_long(self, texts: Iterable[Inputs], options: A, name: str, /) -> None: ...
+    def refuse_long(self, texts: Iterable[Inputs], options: A, name: str = ..., first: int = ..., /) -> None: ...
 
 
 @dataclass
@@ -64,10 +67,7 @@ class Job(Generic[A]):
     asked: InputForm
 
     def __post_init__(self) -> None:
-        self.lines = self.empty = self.long = self.truncated = self.withheld = self.hedged = 0
-        self.tokens = self.source_tokens = 0
-        self.unknown = 0.0
-        self.faults: list[SeqloomError] = []  # files of sources that could not be read
+        self.counts, self.tally = Counts(), Tally()
 
     def answer_texts(self, texts: list[str], output: Path | None) -> None:
         """Texts of the command line; line breaks inside them are kept."""
@@ -84,7 +84,7 @@ class Job(Generic[A]):
 
     def _answer_lines(self, path: str, output: Path | None, buffer: int | None) -> None:
         from seqloom.api.reading import CHUNK_LINES
-        from seqloom.data.files import Tally, is_regular, shown
+        from seqloom.data.files import is_regular
         from seqloom.data.inputs import read_inputs
 
         typed = path == STDIN and sys.stdin.isatty()
@@ -96,12 +96,11 @@ class Job(Generic[A]):
         if typed and not self.quiet:
             say.talk(f"{self.model!r}\ntype a source and press Enter; Ctrl-D ends")
             self.quiet = True  # how fast a person types is nobody's business
-        tally = Tally()
-        sources = read_inputs(path, self.asked, on_bad_utf8=self.on_bad_utf8, tally=tally)
+        sources = read_inputs(path, self.asked, on_bad_utf8=self.on_bad_utf8, tally=self.tally)
         chunk = buffer or (1 if typed else CHUNK_LINES)
         with _progress(total, output) as tick:
             predictions = self.model.predict(sources, self.options, chunk, shown(path))
-            self._answer(tick(predictions), output, flush=chunk == 1, tally=tally)
+            self._answer(tick(predictions), output, flush=chunk == 1)
 
     def _answer(
         self,
@@ -110,52 +109,49 @@ class Job(Generic[A]):
         *,
         keep_breaks: bool = False,
         flush: bool = False,
-        tally: Tally | None = None,
     ) -> None:
         started_at = time.monotonic()
         with Sink(output) as out:
             for number, prediction in enumerate(predictions, start=1):
-                self._count(prediction)
+                self.counts.add(prediction)
+                if prediction.fault is not None:
+                    say.talk(prediction.fault.line)
                 out.write(_written(prediction, number, self.form, keep_breaks), flush)
         if not self.quiet:
-            say.talk(self._summary(time.monotonic() - started_at, tally))
-        if self.faults:
-            raise typer.Exit(self.faults[0].exit_code)
+            say.talk(self.counts.summary(time.monotonic() - started_at, self.tally))
+        if self.counts.faults:
+            raise typer.Exit(self.counts.faults[0].exit_code)
 
-    def _count(self, prediction: Prediction) -> None:
-        self.lines += 1
-        self.tokens += len(prediction.tokens)
-        self.source_tokens += prediction.length
-        self.unknown += prediction.unknown * prediction.length
-        self.truncated += prediction.best.truncated
-        self.withheld += prediction.withheld
-        self.hedged += prediction.given is not None and not prediction.withheld
-        if prediction.fault is not None:
-            self.faults.append(prediction.fault)
-            say.talk(prediction.fault.line)
-        elif prediction.skipped:
-            self.empty += not prediction.source.strip()
-            self.long += bool(prediction.source.strip())
+    # --- lines of a shard --------------------------------------------------------------------------------------------
 
-    def _summary(self, elapsed: float, tally: Tally | None) -> str:
-        elapsed = max(elapsed, 1e-9)
-        speed = f"{self.lines / elapsed:,.0f} lines/s"
-        speed += f", {self.tokens / elapsed:,.0f} tokens/s" if self.tokens else ""  # what is ranked has none
-        parts = [f"{self.lines:,} line{'' if self.lines == 1 else 's'} in {elapsed:.1f} s ({speed})"]
-        parts.append(f"{say.percent(self.unknown / max(1, self.source_tokens))} of source tokens unknown")
-        parts.append(f"{self.truncated:,} truncated")
-        if self.empty:
-            parts.append(f"{self.empty:,} empty")
-        if self.withheld:
-            parts.append(f"{self.withheld:,} withheld")
-        if self.hedged:
-            parts.append(f"{self.hedged:,} hedged")
-        if self.faults:
-            parts.append(f"{len(self.faults):,} could not be read: an empty line each")
-        if self.long:
-            parts.append(f"{self.long:,} over-long skipped")
-        parts += [f"{count:,} {name.replace('_', ' ')}" for name, count in (tally or {}).items()]
-        return "; ".join(parts)
+    def answer_unit(self, unit: Unit, path: str) -> str:
+        """What is written for some lines of a file, as a prediction of all of it would have it."""
+        first, inputs = unit.lines[0].number, self._read(unit, path)
+        found = list(self.model.predict(inputs, self.options, len(unit.lines), shown(path), first))
+        for prediction in found:
+            self.counts.add(prediction)
+        rows = enumerate(found, start=first)
+        return "".join(_written(one, number, self.form, keep_breaks=False) for number, one in rows)
+
+    def refuse_unit(self, unit: Unit, path: str) -> None:
+        """Look for lines that cannot be answered, before the first one is."""
+        self.model.refuse_long(self._read(unit, path), self.options, shown(path), unit.lines[0].number)
+
+    def passed_over(self, line: RawLine, fault: SeqloomError) -> str:
+        """What is written for a line that cannot be answered."""
+        from seqloom.api.predictions import passed_over
+
+        self.counts.lines += 1
+        extras = dict.fromkeys(self.asked.extras, "")
+        return _written(passed_over("", extras, fault), line.number, self.form, keep_breaks=False)
+
+    def _read(self, unit: Unit, path: str) -> Iterator[Inputs]:
+        from seqloom.data.readers import source_of
+
+        place = shown(path)
+        for line in unit.lines:
+            text = source_of(line, path, self.on_bad_utf8, self.tally)
+            yield self.asked.inputs(text, f"{place}:{line.number}", place)
 
 
 @dataclass

@@ -176,14 +176,22 @@ def _refusal(error: Exception) -> SeqloomError:
         return error
     if isinstance(error, UsageProblem):
         return _usage(error)
-    if isinstance(error, MemoryError):
-        return SeqloomError("E_MEMORY", "out of memory", fix="use smaller batches")
+    if _is_out_of_memory(error):
+        return SeqloomError("E_MEMORY", "out of memory", fix="use smaller batches, fewer workers or a narrower beam")
     if isinstance(error, OSError):
         if error.filename is None:  # of no file that we opened: stdout
             _silence_stdout()
         return _of_the_system(error)
     fix = "--debug shows where; please report it"
     return SeqloomError("E_INTERNAL", f"{type(error).__name__}: {error}", fix=fix)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    if isinstance(error, MemoryError) or "torch" not in sys.modules:
+        return isinstance(error, MemoryError)
+    from seqloom.training.gradients import is_out_of_memory  # which knows what torch raises, and has it loaded
+
+    return is_out_of_memory(error)
 
 
 def _of_the_system(error: OSError) -> SeqloomError:

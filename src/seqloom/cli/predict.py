@@ -7,29 +7,21 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seqloom.cli import language, ranking, say
-from seqloom.cli.answers import STDIN, CloseLook, Job, as_one
-from seqloom.cli.extras import given_extras, refuse_missing
+from seqloom.cli import bulk, language, ranking, say
+from seqloom.cli.answers import STDIN, as_one
+from seqloom.cli.order import Order, Who
 from seqloom.cli.sink import same_file
 from seqloom.errors import SeqloomError, nearest
-
-if TYPE_CHECKING:
-    from seqloom.api.asked import Asked
-    from seqloom.api.model import Model
-    from seqloom.api.options import Options
-    from seqloom.data.codecs import Codecs
-    from seqloom.data.inputs import InputForm
 
 FORMATS = ("text", "tsv", "jsonl")
 BAD_UTF8 = ("error", "skip", "replace")
 BAD_FILE = ("error", "skip")
 RUN_MARKS = ("bundle", "card.json", "recipe.yaml")  # what a folder has that is a run or a bundle
-ENGINES = ("ctranslate2", "onnx")
-OPTIONS = {"groups": "--diverse", "banned": "--ban", "risk": "--mbr"}  # those that are called otherwise on the line
+OURS = (None, bulk.RAY)  # engines by which seqloom itself computes
+ENGINES = ("ctranslate2", "onnx", "ray")
 
 
 def command(
@@ -148,7 +140,20 @@ def command(
     ),
     fuse_weight: float | None = typer.Option(None, "--fuse-weight", help="With --fuse: how much it says (0.3)."),
     engine: str | None = typer.Option(
-        None, "--engine", metavar="ctranslate2|onnx", help="Run what 'export' wrote with this library."
+        None,
+        "--engine",
+        metavar="ctranslate2|onnx|ray",
+        help="Run what 'export' wrote with this library; ray: with --shards, on all machines of a Ray cluster.",
+    ),
+    shards: int | None = typer.Option(
+        None, "--shards", min=1, metavar="N", help="Predict a huge file in N shards, whole or not at all each."
+    ),
+    shard: int | None = typer.Option(None, "--shard", min=0, metavar="I", help="With --shards: this one, from 0."),
+    join: bool = typer.Option(False, "--join", help="With --shards: join them when all are there."),
+    quarantine: bool | None = typer.Option(
+        None,
+        "--quarantine/--no-quarantine",
+        help="With --shards: a line that fails is told, and an empty line stands for it; the default with ray.",
     ),
     int8: bool = typer.Option(False, "--int8", help="On a CPU: weights in 8 bits, faster and a little less exact."),
     settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="Change a key of the run's recipe."),
@@ -163,9 +168,9 @@ def command(
 ) -> None:
     """Predict: one output line for every input line."""
     runs, given = _places(places, ensemble, bool(text))
-    if prefix and not text and len(places) == len(runs) and engine is None and language.completes(runs[0]):
+    if prefix and not text and len(places) == len(runs) and engine in OURS and language.completes(runs[0]):
         text = [""]  # there is nothing else that it would need
-    ranked = engine is None and ranking.ranks(runs[0])  # whoever has an engine needs no torch
+    ranked = engine in OURS and ranking.ranks(runs[0])  # whoever has an engine needs no torch
     if ranked:
         ranking.refuse_others(context, ranking.PREDICTS, runs[0])
     else:
@@ -210,70 +215,35 @@ def command(
     wishes |= {"risk": _risk(mbr, mbr_metric, mbr_beam), "one_of": _choices(choices)}
 
     records = bool(json_input if text or json_input is not None else _finds_records(given, quiet))
-    job: Job[Any]
     if engine is not None:
         one_of("--engine", engine, ENGINES)
+    if engine not in (None, bulk.RAY):
         _refuse_ours(engine, int8, workers)
-    how = {"device": device, "threads": threads, "settings": settings, "allow_nonfinite": allow_nonfinite}
-    if ranked:
-        from seqloom.api.retriever import load_retriever
-
-        wanted = _asked({"n_best": top, "split": False, "on_long": on_long})
-        retriever = load_retriever(runs[0], index=index, **how)  # type: ignore[arg-type]
-        retriever.asking(wanted)
-        asked = _input_form(retriever.codecs, extra, records, bool(text))
-        job = Job(retriever, wanted, chosen_form, on_bad_utf8, quiet, asked)  # type: ignore[arg-type]
-    elif engine != "ctranslate2":
-        how |= {"int8": True} if int8 else {}
-        how |= {"workers": _workers(workers, threads)} if engine is None else {}
-        options, model = _options(wishes), _model(runs, how, ensemble, fuse, fuse_weight, engine)
-        model.asking(options)  # what cannot be met is said before anything is read
-        asked = _input_form(model.codecs, extra, records, bool(text))
-        look = CloseLook(model, options, chosen_form, asked)
-        if stream:
-            return look.stream(text, output)
-        if alternatives is not None:
-            return look.alternatives(text, alternatives, output)
-        job = Job(model, options, chosen_form, on_bad_utf8, quiet, asked)  # type: ignore[arg-type]
-    else:
-        from seqloom.api.engine import load_engine
-
-        native: dict[str, object] = {"--ensemble": ensemble, "--fuse": fuse, "--alternatives": alternatives}
-        native |= {"--stream": stream, "--set": settings, "--allow-nonfinite": allow_nonfinite}
-        wanted = _engine_options(engine, wishes, [name for name, given in native.items() if given])
-        exported = load_engine(runs[0], device=device, threads=threads, told=chosen_form == "jsonl")
-        exported.asking(wanted)
-        asked = _input_form(exported.codecs, extra, records, bool(text))
-        job = Job(exported, wanted, chosen_form, on_bad_utf8, quiet, asked)  # type: ignore[arg-type]
+    order = Order(
+        who=Who(tuple(runs), ranked, engine, ensemble, fuse, fuse_weight, int8, index),
+        how={"device": device, "threads": threads, "settings": settings, "allow_nonfinite": allow_nonfinite},
+        wishes=wishes,
+        form=chosen_form,
+        on_bad_utf8=on_bad_utf8,  # type: ignore[arg-type]
+        extra=tuple(extra),
+        records=records,
+        of_texts=bool(text),
+        alternatives=alternatives,
+        stream=stream,
+        quiet=quiet,
+        workers=_workers(workers, threads),
+        top=top,
+    )
+    asked = bulk.Asked(shards, shard, join, quarantine, buffer, workers)
+    if bulk.wanted(asked, order):
+        return bulk.command(context, order, given, output, asked)
+    if engine != "ctranslate2" and stream:
+        return order.close_look().stream(text, output)
+    if engine != "ctranslate2" and alternatives is not None:
+        return order.close_look().alternatives(text, alternatives, output)
     if text:
-        return job.answer_texts(text, output)
-    return job.answer_lines(given, output, buffer)
-
-
-def _model(
-    runs: list[str],
-    how: dict[str, Any],
-    ensemble: bool,
-    fuse: Path | None,
-    fuse_weight: float | None,
-    engine: str | None,
-) -> Model:
-    if engine is not None:
-        if ensemble or fuse is not None:
-            what = f"--engine {engine} cannot do: {'--ensemble' if ensemble else '--fuse'}"
-            raise SeqloomError("E_USAGE", what, fix="leave it out, or predict without --engine")
-        from seqloom.api.export import load_onnx
-
-        return load_onnx(runs[0], **how)
-    from seqloom.api.load import load, load_ensemble
-
-    model = load_ensemble(runs, **how) if ensemble else load(runs[0], **how)
-    if fuse is None:
-        return model
-    from seqloom.api.fusion import fuse as fused
-
-    other = load(fuse, **{name: value for name, value in how.items() if name not in ("settings", "workers")})
-    return fused(model, other, 0.3 if fuse_weight is None else fuse_weight)
+        return order.job().answer_texts(text, output)
+    return order.job().answer_lines(given, output, buffer)
 
 
 # --- what was asked ----------------------------------------------------------------------------------------------
@@ -403,43 +373,6 @@ def one_of(option: str, given: str, known: tuple[str, ...]) -> None:
         raise SeqloomError("E_USAGE", f"{option} {given!r}{nearest(given, known)}", fix=f"one of: {', '.join(known)}")
 
 
-def _options(wishes: dict[str, object]) -> Options:
-    from seqloom.api.options import Options
-    from seqloom.config import validated
-
-    try:
-        return validated(Options, wishes, "options")
-    except SeqloomError as error:
-        raise SeqloomError("E_USAGE", error.what, fix="'seqloom predict --help' shows how") from None
-
-
-def _engine_options(engine: str, wishes: dict[str, object], native: list[str]) -> Asked:
-    """What another library can be asked; E_USAGE names what only our own search can do."""
-    from seqloom.api.asked import Asked
-
-    asked = {name: wish for name, wish in wishes.items() if wish not in (None, False, 0.0, "", [], ())}
-    strategy = asked.pop("strategy", None)
-    if strategy == {"kind": "greedy"}:
-        asked["beam"] = 1
-    elif strategy is not None:
-        native.append("--sample")
-    native += [OPTIONS.get(name, f"--{name.replace('_', '-')}") for name in asked if name not in Asked.model_fields]
-    if native:
-        what = f"--engine {engine} cannot do: {', '.join(native)}"
-        raise SeqloomError("E_USAGE", what, fix="leave it out, or predict without --engine")
-    return _asked(asked)
-
-
-def _asked(wishes: dict[str, object]) -> Asked:
-    from seqloom.api.asked import Asked
-    from seqloom.config import validated
-
-    try:
-        return validated(Asked, wishes, "options")
-    except SeqloomError as error:
-        raise SeqloomError("E_USAGE", error.what, fix="'seqloom predict --help' shows how") from None
-
-
 def _finds_records(path: str, quiet: bool) -> bool:
     """Whether a file is one of JSON lines, by its name and its first line; what was made of such a name is told."""
     from seqloom.data.inputs import holds_records
@@ -451,15 +384,3 @@ def _finds_records(path: str, quiet: bool) -> bool:
     elif path.lower().removesuffix(".gz").endswith(JSON_LINES) and not quiet:
         say.talk(f'caution: {path}: read as plain text: its first line is no JSON object with the key "source"')
     return found
-
-
-def _input_form(codecs: Codecs, extra: list[str], json_input: bool, has_text: bool) -> InputForm:
-    """How sources and extras are told; E_USAGE for an extra that the model does not know, or that nobody gives."""
-    from seqloom.data.inputs import InputForm
-
-    form = InputForm(list(codecs.extras), given_extras(codecs, extra), json_input, codecs.source)
-    if has_text and json_input:
-        raise SeqloomError("E_USAGE", "--json-input is for lines of a file, and --text is one text")
-    if has_text:
-        refuse_missing(form.columns[1:])
-    return form

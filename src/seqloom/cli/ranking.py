@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 PREDICTS = {
     *("places", "output", "text", "extra", "json_input", "form", "as_json", "top", "index", "on_long", "on_bad_utf8"),
     *("settings", "allow_nonfinite", "buffer", "device", "threads", "quiet"),
+    *("engine", "workers", "shards", "shard", "join", "quarantine"),
 }
 EVALUATES = {
     *("runs", "data", "source", "reference", "part", "among", "metric", "write_outputs", "fail_under", "settings"),
@@ -38,7 +39,7 @@ def refuse_others(context: typer.Context, known: set[str], run: str | Path) -> N
     given = [
         max(parameter.opts, key=len)
         for parameter in context.command.params
-        if parameter.name is not None and parameter.name not in known and _is_given(context, parameter.name)
+        if parameter.name is not None and parameter.name not in known and is_given(context, parameter.name)
     ]
     if given:
         what = f"this run ranks texts and cannot do: {', '.join(given)}"
@@ -47,13 +48,13 @@ def refuse_others(context: typer.Context, known: set[str], run: str | Path) -> N
 
 def refuse_ours(context: typer.Context, names: Sequence[str], run: str | Path) -> None:
     """E_USAGE for options that are only for runs that rank texts."""
-    given = [f"--{name}" for name in names if _is_given(context, name)]
+    given = [f"--{name}" for name in names if is_given(context, name)]
     if given:
         what = f"{', '.join(given)}: only for a run that ranks texts (model: dual)"
         raise SeqloomError("E_USAGE", what, where=str(run), fix="leave it out")
 
 
-def _is_given(context: typer.Context, name: str) -> bool:
+def is_given(context: typer.Context, name: str) -> bool:
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 

@@ -39,6 +39,16 @@ class RawLine:
     data: bytes | None
 
 
+@dataclass(frozen=True)
+class Part:
+    """Some whole lines of a file: where they begin, counted in lines (from 1) and in uncompressed bytes (from 0)."""
+
+    first: int
+    lines: int
+    offset: int
+    size: int  # bytes
+
+
 def shown(path: str) -> str:
     """How a path is named in messages."""
     return "<stdin>" if path == STDIN else path
@@ -95,6 +105,28 @@ def chunks(path: str) -> Iterator[bytes]:
             raise read_error(path, error) from None
 
 
+def span(path: str, offset: int, size: int) -> Iterator[bytes]:
+    """So many bytes of a file's uncompressed content; a plain file is read from there on, an archive from its start."""
+    with opened(path) as stream:
+        try:
+            packed = stream.read(2) == _MAGIC
+            if not packed:
+                stream.seek(offset)
+                while size > 0 and (chunk := stream.read(min(CHUNK, size))):
+                    size -= len(chunk)
+                    yield chunk
+                return
+        except OSError as error:
+            raise read_error(path, error) from None
+    for chunk in chunks(path):
+        some = chunk[offset : offset + size]
+        offset, size = max(0, offset - len(chunk)), size - len(some)
+        if some:
+            yield some
+        if size == 0:
+            return
+
+
 def _gunzip(first: bytes, stream: io.BufferedIOBase, path: str) -> Iterator[bytes]:
     """Every member of a gzip stream, with checksums verified and each step's output bounded."""
 
@@ -146,12 +178,12 @@ def _salvaged(member: zlib._Decompress, data: bytes) -> tuple[int, int]:
     return len(data), lines
 
 
-def raw_lines(path: str) -> Iterator[RawLine]:
+def raw_lines(path: str, part: Part | None = None) -> Iterator[RawLine]:
     """Lines as bytes, a leading byte order mark dropped. A line over the cap keeps its number and loses its data."""
-    number, offset = 1, 0
+    number, offset = (1, 0) if part is None else (part.first, part.offset)
     parts: list[bytes] = []  # of the line that is still open
     size = 0
-    for chunk in chunks(path):
+    for chunk in chunks(path) if part is None else span(path, part.offset, part.size):
         *ended, rest = chunk.split(b"\n")
         for data in ended:
             yield _raw_line(number, offset, parts, size, data)

@@ -312,10 +312,15 @@ def read_sources(
     path = resolved(path, base)
     counted = Tally() if tally is None else tally
     for line in raw_lines(path):
-        if line.data is None:
-            where = f"{shown(path)}:{line.number}"
-            raise SeqloomError("E_DATA", f"a line of more than {MAX_LINE_BYTES:,} bytes", where=where, fix="split it")
-        yield decoded(line, path, on_bad_utf8, counted) or ""
+        yield source_of(line, path, on_bad_utf8, counted)
+
+
+def source_of(line: RawLine, path: str, on_bad_utf8: BadUtf8, tally: Tally) -> str:
+    """One line to predict from; an empty one in the place of one that is skipped."""
+    if line.data is None:
+        where = f"{shown(path)}:{line.number}"
+        raise SeqloomError("E_DATA", f"a line of more than {MAX_LINE_BYTES:,} bytes", where=where, fix="split it")
+    return decoded(line, path, on_bad_utf8, tally) or ""
 
 
 def files_of(settings: config.Settings, base: Path | None = None) -> list[str]:

@@ -30,10 +30,11 @@ from seqloom.data.merging import Cuts, Merges, Numbers
 from seqloom.data.sentencepieces import SentencePiece
 from seqloom.data.tokenizer import Tokenizer, Untrained
 from seqloom.errors import SeqloomError
-from seqloom.files import atomic_write
+from seqloom.files import atomic_write, read_bounded
 
 # --- words -------------------------------------------------------------------------------------------------------
 
+MOST_BYTES = 100_000_000  # of a sentencepiece model
 JOINER = "\uffed"  # "￭" on a side of a piece: no space stands there
 _QUOTED_JOINER = f"[{JOINER}]"  # the mark itself, when the user writes it: no other piece has two symbols inside
 _SPACE = f"{JOINER} {JOINER}"  # a space that is not the single one between two pieces
@@ -282,13 +283,13 @@ class _Subwords(Tokenizer):
     def load(cls, settings: config.Settings, folder: Path) -> Self:
         path = folder / cls.file
         try:
-            model = path.read_bytes()
+            model = read_bounded(path, MOST_BYTES)
             if not model:
                 raise RuntimeError("an empty file")  # sentencepiece would take it for "no model yet"
             return cls(settings, model)
         except OSError as error:
             raise SeqloomError("E_BUNDLE", f"cannot read the tokenizer: {error.strerror}", where=str(path)) from None
-        except RuntimeError:
+        except (RuntimeError, ValueError, IndexError):  # ValueError: pieces that are not UTF-8
             raise SeqloomError("E_BUNDLE", "not a sentencepiece model", where=str(path)) from None
 
 

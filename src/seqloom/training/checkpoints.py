@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from seqloom import weights, wording
 from seqloom.errors import SeqloomError
-from seqloom.files import atomic_folder, atomic_write, read_bounded, read_json, recover_folder, sha256
+from seqloom.files import atomic_folder, atomic_write, read_bounded, read_json, recover_folder, sha256, sweep
 from seqloom.shapes import Tensor
 from seqloom.training.state import EMA, MODEL, Snapshot, counters_of
 
@@ -201,8 +201,4 @@ def prune(run: Path, keep: int) -> None:
     for path in every(run):
         if path not in kept:
             shutil.rmtree(path, ignore_errors=True)
-    for leftover in (run / "checkpoints").glob(".*.tmp"):
-        if leftover.is_dir():
-            shutil.rmtree(leftover, ignore_errors=True)
-        else:
-            leftover.unlink(missing_ok=True)
+    sweep(run / "checkpoints")
