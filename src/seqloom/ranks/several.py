@@ -160,7 +160,10 @@ class Several(Group):
             return self.store.get(key).decode()
 
     def at_step(self, step: int | None) -> None:
-        self.watch.step = step
+        begins, self.watch.step = self.watch.step is None, step
+        if begins:
+            with self._heard():
+                self.watch.sign_now()
 
     # --- by torch.distributed ------------------------------------------------------------------------------------
 

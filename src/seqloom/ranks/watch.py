@@ -72,6 +72,11 @@ class Watch:
         sign = Sign(beat=self._beat, host=self.host, step=self.step, end=end, code=code)
         self.store.set(_key(self.launch.rank), json.dumps(sign))
 
+    def sign_now(self) -> None:
+        """At once: from the first step on the others are less patient with this process, and must know that."""
+        with self._lock:
+            self.sign()
+
     def begin(self) -> None:
         for work in (self._beating, self._listening):
             threading.Thread(target=work, name="seqloom-watch", daemon=True).start()
