@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import sentencepiece
@@ -35,10 +36,14 @@ TRIED = [
 
 
 def sentencepiece_model(side: str, size: int = 60) -> bytes:
+    return sentencepiece_of(SENTENCES[side] * 20, size)
+
+
+def sentencepiece_of(texts: Sequence[str], size: int = 60) -> bytes:
     """As such models are: NFKC, ▁ in front, `</s>` and `<unk>` of their own."""
     out = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(SENTENCES[side] * 20),
+        sentence_iterator=iter(texts),
         model_writer=out,
         vocab_size=size,
         hard_vocab_limit=False,

@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from foreign import sentencepiece_of
 from seqloom.data.codec import TextCodec, normalise
 from seqloom.data.tokenizers import TOKENIZERS
 from seqloom.data.vocabulary import Vocabulary
@@ -66,9 +67,15 @@ def test_a_bad_file_names_its_lines(content: str, expected: list[str], tmp_path:
     assert all(part in caught.value.what for part in expected)
 
 
-def codec(kind: str, texts: list[str], **more: object) -> TextCodec:
-    size = {"size": 60} if "size" in TOKENIZERS.settings_class(kind).model_fields else {}
-    return TextCodec.train(TextCodec.Settings(tokenizer={"kind": kind, **size}, **more), lambda: texts, seed=1)
+def codec(kind: str, texts: list[str], elsewhere: Path | None = None, **more: object) -> TextCodec:
+    wanted: dict[str, object] = {"kind": kind}
+    if "size" in TOKENIZERS.settings_class(kind).model_fields:
+        wanted["size"] = 60
+    if "model" in TOKENIZERS.settings_class(kind).model_fields:  # one that was trained elsewhere
+        assert elsewhere is not None
+        elsewhere.write_bytes(sentencepiece_of(texts))
+        wanted["model"] = str(elsewhere)
+    return TextCodec.train(TextCodec.Settings(tokenizer=wanted, **more), lambda: texts, seed=1)
 
 
 TEXTS = ["hello world", "hello <eos> there, world!"]
@@ -77,7 +84,7 @@ TEXTS = ["hello world", "hello <eos> there, world!"]
 @pytest.mark.parametrize("kind", list(TOKENIZERS))
 def test_codec_round_trip_and_bundle(kind: str, tmp_path: Path) -> None:
     texts = ["1.00", "5.00"] if TOKENIZERS[kind].scale else TEXTS
-    trained = codec(kind, texts)
+    trained = codec(kind, texts, tmp_path / "elsewhere.model")
     trained.save(tmp_path)
     loaded = TextCodec.load(trained.settings, tmp_path)
     for text in texts:

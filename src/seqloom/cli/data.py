@@ -22,7 +22,7 @@ def command(
     any_count: bool = typer.Option(False, "--any-count", help="prepare: take files of other sizes as they are."),
     as_json: bool = typer.Option(False, "--json", help="As JSON on stdout."),
 ) -> None:
-    """Name the public sets that recipes read, and lay out what you got of them.
+    """Name the public sets of the recipes, and lay out their files.
 
     Nothing is fetched: get the files where they live, under their licence. 'prepare' turns them into what the recipes
     read, or links to them where they have that form already.
