@@ -148,7 +148,8 @@ def test_a_folder_without_arrays_and_a_model_of_text(
     assert "2 runs given" in seqloom("predict", trained, tmp_path / "empty", "-q").refused("E_USAGE", 2)
     np.save(tmp_path / "empty" / "x.npy", np.zeros((2, 3)))
     seqloom("predict", run, tmp_path / "empty", "-q").refused("E_FILE", 6)  # a folder is no text
-    seqloom("predict", run, tmp_path / "empty" / "x.npy", "-q").refused("E_UTF8", 3)
+    line = seqloom("predict", run, tmp_path / "empty" / "x.npy", "-q").refused("E_DATA", 3)
+    assert "reads texts, and this is an array" in line
 
 
 def test_frames_that_changed_are_noticed_on_resume(trained: Path, seqloom: Command, tmp_path: Path) -> None:
