@@ -10,6 +10,7 @@ worked for us (one thread), which others on the machine do not lengthen as much.
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 import sys
@@ -99,8 +100,11 @@ def growth(replier: Replier, chat: Path, texts: Sequence[str]) -> dict[str, obje
 
 
 def main() -> None:
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "demo/reply")
-    run, seconds = trained(folder)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "folder", type=Path, nargs="?", default=Path("demo/reply"), help="where the demo is, or will be"
+    )
+    run, seconds = trained(parser.parse_args().folder)
     replier = load(run, device="cpu", threads=1)
     torch.set_num_threads(1)
     held_out = gathered(replier, run, None)
