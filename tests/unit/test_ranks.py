@@ -102,6 +102,7 @@ class Watching:
         self.beats = dict.fromkeys(range(3), 0)
         self.still: set[int] = set()
         self.ended: dict[int, int] = {}
+        self.blamed: dict[int, list[int]] = {}
         self.steps = dict.fromkeys(range(3), 5)
         self.read()
 
@@ -109,7 +110,15 @@ class Watching:
         for rank in range(3):
             self.beats[rank] += rank not in self.still
         signs = [
-            Sign(beat=self.beats[rank], host=f"m{rank}", step=self.steps[rank], end=self.ended.get(rank), code="")
+            Sign(
+                beat=self.beats[rank],
+                host=f"m{rank}",
+                step=self.steps[rank],
+                end=self.ended.get(rank),
+                code="",
+                lost=self.blamed.get(rank, []),
+                why="ended without a word",
+            )
             for rank in range(3)
         ]
         self.watch._read([json.dumps(sign).encode() for sign in signs])
@@ -137,6 +146,30 @@ def test_others_leave_without_a_word(watching: Watching) -> None:
     verdict = watching.watch.verdict("connection reset")
     assert isinstance(verdict, SystemExit), "rank 0 is there to say it"
     assert verdict.code == 6
+
+
+def test_who_leaves_without_a_word_leaves_it_to_another(watching: Watching) -> None:
+    watching.still = {2}
+    watching.watch.verdict("connection reset")
+    watching.watch.end(6, "")
+    sign = json.loads(watching.watch.store.get("sign/1"))
+    assert sign["lost"] == [2]
+    assert sign["why"] == "ended without a word, or cannot be reached"
+
+
+def test_what_another_left_to_this_one_is_said(watching: Watching) -> None:
+    """Rank 2 was quicker, and is gone: its exit code alone would leave the user with nothing to read."""
+    watching.ended, watching.blamed = {2: 6}, {2: [0]}
+    verdict = watching.watch.verdict("connection reset")
+    assert isinstance(verdict, SeqloomError)
+    assert "rank 0 (m0) ended without a word" in verdict.what
+    with pytest.raises(SeqloomError, match="rank 0"):
+        watching.watch.raise_failure()
+
+
+def test_what_was_left_to_a_third_is_not_said(watching: Watching) -> None:
+    watching.ended, watching.blamed = {2: 6}, {2: [2]}
+    assert isinstance(watching.watch.verdict("connection reset"), SystemExit), "rank 0 says it"
 
 
 def test_the_exit_code_of_who_failed_is_taken_over(watching: Watching) -> None:

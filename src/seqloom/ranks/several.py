@@ -19,12 +19,12 @@ from torch import nn
 from torch.autograd.function import FunctionCtx
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
-from seqloom.errors import INTERRUPTED, SeqloomError
+from seqloom.errors import SeqloomError
 from seqloom.ranks.group import ALONE, Group
 from seqloom.ranks.launch import Launch, launched
 from seqloom.ranks.meeting import LOOK, meet
 from seqloom.ranks.share import Share
-from seqloom.ranks.watch import BEAT, GRACE, Watch
+from seqloom.ranks.watch import BEAT, GRACE, Watch, ending
 from seqloom.shapes import Tensor
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ class Several(Group):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        code, name = _ending(error)
+        code, name = ending(error)
         if error is not None:
             atexit.register(_end_at_last)
         self.watch.end(code, name)
@@ -324,17 +324,3 @@ def _end_at_last() -> None:
 
 def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
-
-
-def _ending(error: BaseException | None) -> tuple[int, str]:
-    """Exit code and error code of a process that ends with this error."""
-    match error:
-        case None:
-            return 0, ""
-        case SeqloomError():
-            return error.exit_code, error.code
-        case SystemExit():
-            return (error.code if isinstance(error.code, int) else 1), ""
-        case KeyboardInterrupt():
-            return INTERRUPTED, ""
-    return 1, "E_INTERNAL"

@@ -21,7 +21,7 @@ from typing import TypedDict
 
 from torch.distributed import Store  # type: ignore[attr-defined]
 
-from seqloom.errors import SeqloomError
+from seqloom.errors import INTERRUPTED, SeqloomError
 from seqloom.ranks.launch import Launch
 
 BEAT = 1.0  # seconds between two signs of life
@@ -38,6 +38,8 @@ class Sign(TypedDict):
     step: int | None  # None: it prepares, or finishes
     end: int | None
     code: str  # of the error it ended with
+    lost: list[int]  # whom it blames without a word: the lowest rank that is left says `why`
+    why: str
 
 
 @dataclass
@@ -62,6 +64,7 @@ class Watch:
     _ended: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _beat: int = 0
+    _blamed: tuple[Sequence[int], str] = ((), "")  # what this process knows, and leaves to another to say
 
     def __post_init__(self) -> None:
         self.host = socket.gethostname()
@@ -69,7 +72,8 @@ class Watch:
     def sign(self, end: int | None = None, code: str = "") -> None:
         """Leave a sign of life, or the last one."""
         self._beat += 1
-        sign = Sign(beat=self._beat, host=self.host, step=self.step, end=end, code=code)
+        lost, why = self._blamed
+        sign = Sign(beat=self._beat, host=self.host, step=self.step, end=end, code=code, lost=list(lost), why=why)
         self.store.set(_key(self.launch.rank), json.dumps(sign))
 
     def sign_now(self) -> None:
@@ -93,18 +97,17 @@ class Watch:
 
     def raise_failure(self) -> None:
         """End as another process did, if one failed."""
-        for sign in self._signs():
-            if sign["end"]:
-                raise SystemExit(sign["end"])
+        failure = self._failure()
+        if failure is not None:
+            raise failure
 
     def verdict(self, problem: str) -> BaseException:
         """Something between the processes failed. Whose fault is it? Waits until that is clear, but not for long."""
         until = time.monotonic() + 3 * SUSPECT
         while time.monotonic() < until:
-            try:
-                self.raise_failure()
-            except SystemExit as end:
-                return end
+            failure = self._failure()
+            if failure is not None:
+                return failure
             if silent := self._silent(SUSPECT):
                 return self._blame(silent, "ended without a word, or cannot be reached")
             if self._broken_at is not None and time.monotonic() - self._broken_at > 2 * BEAT:
@@ -115,10 +118,24 @@ class Watch:
             return self._blame(late, "did not come to the step that the others wait in")
         return SeqloomError("E_WORKER", f"the processes lost each other: {problem}", where="ranks", fix=_FIX)
 
+    def _failure(self) -> BaseException | None:
+        """How another process failed; where it left the word to this one, the error that says it."""
+        failed = [sign for sign in self._signs() if sign["end"]]
+        for sign in failed:
+            if sign["lost"] and self._speaks(sign["lost"]):
+                return self._lost(sign["lost"], sign["why"])
+        return SystemExit(failed[0]["end"]) if failed else None
+
     def _blame(self, ranks: Sequence[int], what: str) -> BaseException:
-        """The error, on the lowest rank that is left; the others end without a word."""
-        error = SeqloomError("E_WORKER", f"{self._named(ranks)} {what}", where="ranks", fix=_FIX)
-        return error if self._speaks(ranks) else SystemExit(error.exit_code)
+        """The error, on the lowest rank that is left; the others end without a word, and leave it to that one."""
+        error = self._lost(ranks, what)
+        if self._speaks(ranks):
+            return error
+        self._blamed = ranks, what
+        return SystemExit(error.exit_code)
+
+    def _lost(self, ranks: Sequence[int], what: str) -> SeqloomError:
+        return SeqloomError("E_WORKER", f"{self._named(ranks)} {what}", where="ranks", fix=_FIX)
 
     def _speaks(self, lost: Sequence[int]) -> bool:
         return self.launch.rank == min(rank for rank in range(self.launch.size) if rank not in lost)
@@ -161,11 +178,11 @@ class Watch:
                 if time.monotonic() - self._broken_at > 2 * GRACE:
                     self._leave([0], "cannot be reached any more")
                 continue
-            failed = next((sign["end"] for sign in self._signs() if sign["end"]), None)
-            if failed is not None:
+            failure = self._failure()
+            if failure is not None:
                 failed_at = failed_at or time.monotonic()
                 if time.monotonic() - failed_at > GRACE and not self._ended.is_set():
-                    self._end_here(failed)
+                    self._end_as(failure)
             if silent := self._silent_by_limits():
                 self._leave(silent, f"gave no sign of life for {self.timeout:g} s")
 
@@ -201,15 +218,18 @@ class Watch:
         """End this process, whatever its main thread waits for."""
         if self._ended.is_set():
             return
-        error = SeqloomError("E_WORKER", f"{self._named(ranks)} {what}", where="ranks", fix=_FIX)
-        if self._speaks(ranks) or (always and self.launch.local == 0):
-            self.tell(error.line)
         if always:  # there is nobody who could be told
+            error = self._lost(ranks, what)
+            if self._speaks(ranks) or self.launch.local == 0:
+                self.tell(error.line)
             _exit(error.exit_code)
-        self._end_here(error.exit_code, error.code)
+        self._end_as(self._blame(ranks, what))
 
-    def _end_here(self, exit_code: int, code: str = "") -> None:
+    def _end_as(self, failure: BaseException) -> None:
         """Leave a last sign, so that nobody misses this process too; who holds the meeting place lets it be read."""
+        if isinstance(failure, SeqloomError):
+            self.tell(failure.line)
+        exit_code, code = ending(failure)
         with suppress(RuntimeError):
             self.sign(exit_code, code)
         if self.launch.leads and not self.launch.hosted:
@@ -218,6 +238,20 @@ class Watch:
 
 
 _FIX = "the same command goes on from the last checkpoint; torchrun --max-restarts 3 does so by itself"
+
+
+def ending(error: BaseException | None) -> tuple[int, str]:
+    """Exit code and error code of a process that ends with this error."""
+    match error:
+        case None:
+            return 0, ""
+        case SeqloomError():
+            return error.exit_code, error.code
+        case SystemExit():
+            return (error.code if isinstance(error.code, int) else 1), ""
+        case KeyboardInterrupt():
+            return INTERRUPTED, ""
+    return 1, "E_INTERNAL"
 
 
 def _key(rank: int) -> str:
