@@ -109,3 +109,24 @@ def test_what_cannot_be_converted_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SeqloomError, match=r"target.embedding is \(\d+, 16\), expected \(\d+, 32\)"):
         seqloom.convert(tmp_path / "hf", tmp_path / "ours")
     assert not (tmp_path / "ours").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"encoder_layers": 10**9}, "encoder_layers"),
+        ({"pad_token_id": 10**12}, "pad_token_id"),
+        ({"eos_token_id": -1}, "eos_token_id"),
+        ({"tie_word_embeddings": False}, "the weights lack lm_head.weight"),
+    ],
+)
+def test_sizes_that_no_model_has_are_refused(change: dict[str, object], told: str, tmp_path: Path) -> None:
+    huggingface_folder(tmp_path / "hf")
+    config = json.loads((tmp_path / "hf" / "config.json").read_text())
+    (tmp_path / "hf" / "config.json").write_text(json.dumps(config | change))
+    (tmp_path / "hf" / "generation_config.json").unlink()  # what it says counts more
+    with pytest.raises(SeqloomError) as refused:
+        seqloom.convert(tmp_path / "hf", tmp_path / "ours")
+    assert refused.value.code == "E_BUNDLE"
+    assert told in refused.value.line
+    assert not (tmp_path / "ours").exists()

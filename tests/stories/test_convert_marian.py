@@ -202,6 +202,8 @@ def test_the_command_tells_what_it_made(tmp_path: Path, seqloom: Command) -> Non
         ({"transformer-decoder-autoreg": "rnn"}, "transformer-decoder-autoreg: 'rnn'"),
         ({"transformer-ffn-activation": "gelu"}, "transformer-ffn-activation: gelu"),
         ({"transformer-postprocess": "n"}, "transformer-preprocess, -postprocess"),
+        ({"enc-depth": 10**9}, "enc-depth: '1000000000', and a number from 1 to 1,000 is expected"),
+        ({"transformer-heads": "many"}, "transformer-heads: 'many'"),
         ({"dec-depth": 2}, "the model lacks decoder_l2_self_Wq"),
         ({"transformer-dim-ffn": 8}, "encoder.0.forward.widen is"),
     ],

@@ -6,13 +6,14 @@ of one kind, `encoder.0.self.query.weight`, whatever they were called before (`f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
 from seqloom.errors import SeqloomError
+from seqloom.files import read_bounded
 from seqloom.shapes import Float, Int, Tensor
 from seqloom.specials import BOS, EOS, PAD, SPECIALS, UNK
 
@@ -20,6 +21,8 @@ Tensors = Mapping[str, Tensor]
 Raw = dict[str, object]
 IMPOSSIBLE = -1e9  # the logit of what the other tool cannot say: its probability is exactly 0 in float32
 MOST_VOCABULARY = 2_000_000  # pieces
+MOST_LAYERS, MOST_BEAM = 1_000, 1_000
+MOST_BYTES = 100_000_000  # of a configuration, or of a vocabulary's file
 SOURCE_MODEL, TARGET_MODEL = "source.spm", "target.spm"  # sentencepiece models beside the weights
 
 
@@ -104,6 +107,28 @@ class Foreign:
     notes: tuple[str, ...] = ()  # what a person should know of the conversion
 
 
+@dataclass(frozen=True)
+class Names:
+    """What a tool calls the modules of a Transformer's layers."""
+
+    stacks: Mapping[str, str]  # where the layers of encoder and decoder are
+    attention: Mapping[str, str]  # what it calls query, key, value and output
+    around: Mapping[str, Mapping[str, tuple[str, str]]]  # of each side, self and cross: the attention and its norm
+    forward: tuple[str, str, str]  # the widening product, the narrowing one, and their norm
+
+    def modules(self, layers: tuple[int, int]) -> Iterator[tuple[str, str]]:
+        """Every module of the layers, by its own name and by ours."""
+        for (side, stack), count in zip(self.stacks.items(), layers, strict=True):
+            for number in range(count):
+                theirs, ours = f"{stack}.{number}", f"{side}.{number}"
+                for name, (attention, norm) in self.around[side].items():
+                    for one, other in self.attention.items():
+                        yield f"{theirs}.{attention}.{one}", f"{ours}.{name}.{other}"
+                    yield f"{theirs}.{norm}", f"{ours}.{name}.norm"
+                for one, other in zip(self.forward, ("widen", "narrow", "norm"), strict=True):
+                    yield f"{theirs}.{one}", f"{ours}.forward.{other}"
+
+
 def renamed(tensors: Tensors, modules: Iterable[tuple[str, str]], where: str) -> dict[str, Tensor]:
     """The tensors of modules under our names; E_BUNDLE lists weights that are missing. A bias may be."""
     found: dict[str, Tensor] = {}
@@ -120,6 +145,35 @@ def renamed(tensors: Tensors, modules: Iterable[tuple[str, str]], where: str) ->
         what = f"the weights lack {', '.join(missing[:5])}{more}"
         raise SeqloomError("E_BUNDLE", what, where=where, fix="is it a Transformer of this tool, and whole?")
     return found
+
+
+def weight(tensors: Tensors, name: str, where: str) -> Float[Tensor, "..."]:
+    """One tensor by its own name; E_BUNDLE where it is missing."""
+    if name not in tensors:
+        raise SeqloomError("E_BUNDLE", f"the weights lack {name}", where=where)
+    return tensors[name].float()
+
+
+def whole(settings: Mapping[str, object], key: str, default: int, where: str, most: int = 1_000_000) -> int:
+    """A size among a tool's settings; E_BUNDLE for one that no model has."""
+    value = settings.get(key, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise SeqloomError(
+            "E_BUNDLE", f"{key}: {str(value)[:40]!r}, and a number from 1 to {most:,} is expected", where=where
+        )
+    return value
+
+
+def listed(path: Path) -> list[str]:
+    """The pieces of a vocabulary's file, one a line; they may hold any character but the end of a line."""
+    try:
+        pieces = read_bounded(path, MOST_BYTES).decode("utf-8").removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise SeqloomError("E_BUNDLE", f"not UTF-8 at byte {error.start}", where=str(path)) from None
+    if len(pieces) > MOST_VOCABULARY:
+        what = f"{len(pieces):,} pieces, at most {MOST_VOCABULARY:,}"
+        raise SeqloomError("E_BUNDLE", what, where=str(path))
+    return [piece.removesuffix("\r") for piece in pieces]
 
 
 def text_side(folder: Path, model: str, vocabulary: Vocabulary, symbols: Sequence[str] = ()) -> Side:

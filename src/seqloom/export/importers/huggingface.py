@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -11,16 +11,20 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from seqloom import weights, wording
 from seqloom.errors import SeqloomError
 from seqloom.export.importers.foreign import (
+    MOST_BYTES,
+    MOST_LAYERS,
     MOST_VOCABULARY,
     SOURCE_MODEL,
     TARGET_MODEL,
     Foreign,
+    Names,
     Raw,
     Side,
     Vocabulary,
     refused,
     renamed,
     text_side,
+    weight,
 )
 from seqloom.files import read_json
 from seqloom.specials import BOS, EOS, PAD, UNK
@@ -29,8 +33,14 @@ TOOL = "Hugging Face Marian"
 CONFIG, WEIGHTS, GENERATION = "config.json", "model.safetensors", "generation_config.json"
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu"}
 FIX = "give the folder that save_pretrained wrote"
-MOST_BYTES = 100_000_000  # of a JSON file
 _LANGUAGE = re.compile(r">>.+<<")
+_SELF = {"self": ("self_attn", "self_attn_layer_norm")}
+NAMES = Names(
+    {side: f"model.{side}.layers" for side in ("encoder", "decoder")},
+    {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "output"},
+    {"encoder": _SELF, "decoder": _SELF | {"cross": ("encoder_attn", "encoder_attn_layer_norm")}},
+    ("fc1", "fc2", "final_layer_norm"),
+)
 
 
 class _Config(BaseModel):
@@ -39,8 +49,8 @@ class _Config(BaseModel):
     model_config = ConfigDict(extra="ignore")
     model_type: str = ""
     d_model: int = Field(1024, ge=1)
-    encoder_layers: int = Field(12, ge=1, le=1000)
-    decoder_layers: int = Field(12, ge=1, le=1000)
+    encoder_layers: int = Field(12, ge=1, le=MOST_LAYERS)
+    decoder_layers: int = Field(12, ge=1, le=MOST_LAYERS)
     encoder_attention_heads: int = Field(16, ge=1)
     decoder_attention_heads: int = Field(16, ge=1)
     encoder_ffn_dim: int = Field(4096, ge=1)
@@ -51,9 +61,9 @@ class _Config(BaseModel):
     tie_word_embeddings: bool = True
     dropout: float = Field(0.1, ge=0.0, lt=1.0)
     max_position_embeddings: int = Field(1024, ge=2)
-    eos_token_id: int = 0
-    pad_token_id: int = 58100
-    decoder_start_token_id: int = 58100
+    eos_token_id: int = Field(0, ge=0, lt=MOST_VOCABULARY)
+    pad_token_id: int = Field(58100, ge=0, lt=MOST_VOCABULARY)
+    decoder_start_token_id: int = Field(58100, ge=0, lt=MOST_VOCABULARY)
     num_beams: int | None = None
     length_penalty: float | None = None
     early_stopping: bool | str | None = None
@@ -78,8 +88,8 @@ def read(folder: Path) -> Foreign:
     source, target = _sides(folder, config)
     shared = config.share_encoder_decoder_embeddings and source.model == target.model
     found = weights.read(folder / WEIGHTS)
-    modules = [*_modules(config)]
-    tensors = renamed(found, modules, str(folder / WEIGHTS))
+    layers = (config.encoder_layers, config.decoder_layers)
+    tensors = renamed(found, NAMES.modules(layers), str(folder / WEIGHTS))
     tables = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "model.shared.weight")
     own = {name: found[name].float() for name in tables if name in found}
     if not own:
@@ -91,14 +101,14 @@ def read(folder: Path) -> Foreign:
     if "final_logits_bias" in found:
         tensors["output.bias"] = found["final_logits_bias"]
     if not config.tie_word_embeddings:
-        tensors["output.weight"] = found["lm_head.weight"]
+        tensors["output.weight"] = weight(found, "lm_head.weight", str(folder / WEIGHTS))
     return Foreign(
         TOOL,
         folder.resolve().name,
         source,
         target,
         _stack(config),
-        (config.encoder_layers, config.decoder_layers),
+        layers,
         tensors,
         shared=shared,
         tied=config.tie_word_embeddings,
@@ -140,10 +150,8 @@ def _sides(folder: Path, config: _Config) -> tuple[Side, Side]:
     for path in (source, target):
         if not path.is_file():
             raise SeqloomError("E_BUNDLE", "the sentencepiece model is missing", where=str(path), fix=FIX)
-    if source.read_bytes() == target.read_bytes() and said_by is read_by:
-        side = text_side(folder, SOURCE_MODEL, read_by, codes)
-        return side, side
-    return text_side(folder, SOURCE_MODEL, read_by, codes), text_side(folder, TARGET_MODEL, said_by)
+    one, other = text_side(folder, SOURCE_MODEL, read_by, codes), text_side(folder, TARGET_MODEL, said_by)
+    return (one, one) if one.model == other.model and said_by is read_by else (one, other)
 
 
 def _vocabulary(path: Path, config: _Config) -> Vocabulary:
@@ -167,21 +175,6 @@ def _vocabulary(path: Path, config: _Config) -> Vocabulary:
 def _counted(numbers: Mapping[str, object]) -> bool:
     most = [number for number in numbers.values() if isinstance(number, int) and 0 <= number < MOST_VOCABULARY]
     return len(set(most)) == len(numbers) and "" not in numbers
-
-
-def _modules(config: _Config) -> Iterator[tuple[str, str]]:
-    attention = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "output"}
-    for side, count in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
-        for number in range(count):
-            theirs, ours = f"model.{side}.layers.{number}", f"{side}.{number}"
-            kinds = {"self_attn": "self"} | ({"encoder_attn": "cross"} if side == "decoder" else {})
-            for kind, name in kinds.items():
-                for one, other in attention.items():
-                    yield f"{theirs}.{kind}.{one}", f"{ours}.{name}.{other}"
-                yield f"{theirs}.{kind}_layer_norm", f"{ours}.{name}.norm"
-            yield f"{theirs}.fc1", f"{ours}.forward.widen"
-            yield f"{theirs}.fc2", f"{ours}.forward.narrow"
-            yield f"{theirs}.final_layer_norm", f"{ours}.forward.norm"
 
 
 def _search(config: _Config) -> Raw:

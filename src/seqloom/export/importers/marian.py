@@ -19,6 +19,9 @@ from seqloom.config import parse_yaml
 from seqloom.errors import SeqloomError
 from seqloom.export.importers.archives import Arrays, read_archive
 from seqloom.export.importers.foreign import (
+    MOST_BEAM,
+    MOST_BYTES,
+    MOST_LAYERS,
     MOST_VOCABULARY,
     SOURCE_MODEL,
     TARGET_MODEL,
@@ -28,6 +31,7 @@ from seqloom.export.importers.foreign import (
     Vocabulary,
     refused,
     text_side,
+    whole,
 )
 from seqloom.files import read_bounded, read_json
 from seqloom.shapes import Float, Tensor
@@ -37,7 +41,6 @@ TOOL = "Marian"
 SETTINGS = "special:model.yml"
 BOTH_MODEL = "vocab.spm"  # one sentencepiece model whose numbers are the ids
 FIX = f"put beside it {SOURCE_MODEL} and {TARGET_MODEL} with vocab.json or vocab.yml, or {BOTH_MODEL} for both sides"
-MOST_BYTES = 100_000_000  # of a vocabulary's file
 ACTIVATIONS = {"relu": "relu", "swish": "silu"}
 # What must be so, because seqloom has no layers for the other choices. A missing one is Marian's default.
 EXPECTED: Mapping[str, tuple[object, object]] = {
@@ -67,7 +70,8 @@ def read(path: Path) -> Foreign:
         if settings.get(key, default) != expected:
             raise refused(TOOL, f"{key}: {settings.get(key, default)!r}", str(file))
     stack = _stack(settings, str(file))
-    layers = (_whole(settings, "enc-depth", 1), _whole(settings, "dec-depth", 1))
+    deep, high = (whole(settings, key, 1, str(file), MOST_LAYERS) for key in ("enc-depth", "dec-depth"))
+    layers = (deep, high)
     source, target = _sides(file.parent)
     together = bool(settings.get("tied-embeddings-all") or settings.get("tied-embeddings-src"))
     shared = together and source is target
@@ -81,7 +85,7 @@ def read(path: Path) -> Foreign:
         tensors["output.weight"] = reader.matrix("decoder_ff_logit_out_W")
     if "decoder_ff_logit_out_b" in arrays:
         tensors["output.bias"] = reader.vector("decoder_ff_logit_out_b")
-    size = _whole(settings, "beam-size", 12)
+    size = whole(settings, "beam-size", 12, str(file), MOST_BEAM)
     alpha = settings.get("normalize", 0.0)
     length = {"kind": "power", "alpha": float(alpha) if isinstance(alpha, (int, float)) else 0.0}
     search: Raw = {"strategy": {"kind": "beam", "size": size, "length": length, "stop": "all"}}
@@ -141,11 +145,6 @@ def _settings(arrays: Arrays, where: str) -> Mapping[str, object]:
     return cast(Mapping[str, object], raw)
 
 
-def _whole(settings: Mapping[str, object], key: str, default: int) -> int:
-    value = settings.get(key, default)
-    return value if isinstance(value, int) else default
-
-
 def _stack(settings: Mapping[str, object], where: str) -> Raw:
     activation = str(settings.get("transformer-ffn-activation", "swish"))
     if activation not in ACTIVATIONS:  # its gelu is an approximation of its own
@@ -159,9 +158,9 @@ def _stack(settings: Mapping[str, object], where: str) -> Raw:
         told = "transformer-preprocess, -postprocess and -postprocess-top"
         raise refused(TOOL, f"{told} of {', '.join(map(repr, around))}", where)
     return {
-        "width": _whole(settings, "dim-emb", 512),
-        "heads": _whole(settings, "transformer-heads", 8),
-        "feedforward": _whole(settings, "transformer-dim-ffn", 2048),
+        "width": whole(settings, "dim-emb", 512, where),
+        "heads": whole(settings, "transformer-heads", 8, where),
+        "feedforward": whole(settings, "transformer-dim-ffn", 2048, where),
         "activation": ACTIVATIONS[activation],
         "norm": norms[around],
         "epsilon": 1e-6,
@@ -214,12 +213,22 @@ def _listed(folder: Path) -> list[str]:
 def _plain_mapping(text: str) -> dict[str, int]:
     """`"piece": 12` on every line, as Marian writes it. A line at a time: nothing can stand for more than it is."""
     found: dict[str, int] = {}
-    for line in text.splitlines():
-        piece, colon, number = line.rpartition(":")
-        if colon and number.strip().isdecimal():
-            scalar = yaml.safe_load(f"[{piece.strip()}]") if piece.lstrip().startswith(('"', "'")) else [piece.strip()]
-            found[str(scalar[0])] = int(number)
+    for line in text.split("\n"):
+        piece, colon, number = (part.strip() for part in line.rpartition(":"))
+        if colon and number.isdecimal() and len(number) < 10:
+            found[_scalar(piece)] = int(number)
     return found
+
+
+def _scalar(text: str) -> str:
+    """A piece as YAML writes it, in quotes or not."""
+    if not text.startswith(('"', "'")):
+        return text
+    try:
+        (scalar,) = yaml.safe_load(f"[{text}]")
+    except (yaml.YAMLError, ValueError):
+        raise SeqloomError("E_BUNDLE", f"no piece of a vocabulary: {text[:40]!r}", where="vocab.yml", fix=FIX) from None
+    return str(scalar)
 
 
 def _vocabulary(pieces: Sequence[str], where: str) -> Vocabulary:

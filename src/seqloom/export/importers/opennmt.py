@@ -6,29 +6,43 @@ order of their ids); source.spm and target.spm where its texts were cut by sente
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from seqloom import weights
-from seqloom.errors import SeqloomError
 from seqloom.export.importers.foreign import (
+    MOST_BYTES,
+    MOST_LAYERS,
     SOURCE_MODEL,
     TARGET_MODEL,
     Foreign,
+    Names,
     Raw,
     Vocabulary,
+    listed,
     refused,
     renamed,
     text_side,
     usual_specials,
+    weight,
+    whole,
 )
-from seqloom.files import read_bounded, read_json
+from seqloom.files import read_json
 
 TOOL = "OpenNMT-py"
 OPTIONS, WEIGHTS = "options.json", "model.safetensors"
 VOCABULARIES = ("src.vocab", "tgt.vocab")
-MOST_BYTES = 100_000_000
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu"}
+NAMES = Names(
+    {"encoder": "encoder.transformer", "decoder": "decoder.transformer_layers"},
+    {"linear_query": "query", "linear_keys": "key", "linear_values": "value", "final_linear": "output"},
+    {
+        "encoder": {"self": ("self_attn", "layer_norm")},
+        "decoder": {"self": ("self_attn", "layer_norm_1"), "cross": ("context_attn", "layer_norm_2")},
+    },
+    ("feed_forward.w_1", "feed_forward.w_2", "feed_forward.layer_norm"),
+)
+REST = (("encoder.layer_norm", "encoder.norm"), ("decoder.layer_norm", "decoder.norm"), ("generator", "output"))
 POSITIONS: Mapping[str, Raw] = {
     "SinusoidalInterleaved": {"kind": "sinusoidal"},
     "SinusoidalConcat": {"kind": "sinusoidal", "layout": "halves", "reaching": True},
@@ -64,35 +78,24 @@ def read(folder: Path) -> Foreign:
             raise refused(TOOL, f"{key}: {value!r}", where)
     stack = _stack(options, where)
     names = usual_specials("<blank>", "<unk>", str(options.get("decoder_start_token", "<s>")), "</s>")
-    read_by, said_by = (
-        Vocabulary.named(read_bounded(folder / name, MOST_BYTES).decode("utf-8").splitlines(), names, name)
-        for name in VOCABULARIES
-    )
+    read_by, said_by = (Vocabulary.named(listed(folder / name), names, name) for name in VOCABULARIES)
     source, target = text_side(folder, SOURCE_MODEL, read_by), text_side(folder, TARGET_MODEL, said_by)
-    layers = (_whole(options, "enc_layers", 2), _whole(options, "dec_layers", 2))
-    found = weights.read(folder / WEIGHTS)
-    tensors = renamed(found, _modules(layers), str(folder / WEIGHTS))
+    deep, high = (whole(options, key, 2, where, MOST_LAYERS) for key in ("enc_layers", "dec_layers"))
+    found, place = weights.read(folder / WEIGHTS), str(folder / WEIGHTS)
+    tensors = renamed(found, [*NAMES.modules((deep, high)), *REST], place)
     for side, ours in (("encoder", "source.embedding"), ("decoder", "target.embedding")):
-        name = f"{side}.embeddings.make_embedding.emb_luts.0.weight"
-        if name not in found:
-            raise SeqloomError("E_BUNDLE", f"the weights lack {name}", where=str(folder / WEIGHTS))
-        tensors[ours] = found[name].float()
+        tensors[ours] = weight(found, f"{side}.embeddings.make_embedding.emb_luts.0.weight", place)
     return Foreign(
         TOOL,
         folder.resolve().name,
         source,
         target,
         stack,
-        layers,
+        (deep, high),
         tensors,
         encoder={"reads_end": False},
         search={"strategy": {"kind": "beam", "size": 5}},
     )
-
-
-def _whole(options: Mapping[str, object], key: str, default: int) -> int:
-    value = options.get(key, default)
-    return value if isinstance(value, int) else default
 
 
 def _stack(options: Mapping[str, object], where: str) -> Raw:
@@ -104,32 +107,11 @@ def _stack(options: Mapping[str, object], where: str) -> Raw:
         raise refused(TOOL, f"position_encoding_type: {positions}", where)
     epsilon = options.get("norm_eps", 1e-6)
     return {
-        "width": _whole(options, "enc_hid_size", _whole(options, "hidden_size", 500)),
-        "heads": _whole(options, "heads", 8),
-        "feedforward": _whole(options, "transformer_ff", 2048),
+        "width": whole(options, "enc_hid_size", whole(options, "hidden_size", 500, where), where),
+        "heads": whole(options, "heads", 8, where),
+        "feedforward": whole(options, "transformer_ff", 2048, where),
         "activation": activation,
         "norm": "pre",
         "epsilon": epsilon if isinstance(epsilon, float) else 1e-6,
         "positions": POSITIONS[positions],
     }
-
-
-def _modules(layers: tuple[int, int]) -> Iterator[tuple[str, str]]:
-    attention = {"linear_query": "query", "linear_keys": "key", "linear_values": "value", "final_linear": "output"}
-    stacks = {"encoder": "encoder.transformer", "decoder": "decoder.transformer_layers"}
-    norms = {
-        "encoder": {"self": ("self_attn", "layer_norm")},
-        "decoder": {"self": ("self_attn", "layer_norm_1"), "cross": ("context_attn", "layer_norm_2")},
-    }
-    for (side, stack), count in zip(stacks.items(), layers, strict=True):
-        for number in range(count):
-            theirs, ours = f"{stack}.{number}", f"{side}.{number}"
-            for name, (kind, norm) in norms[side].items():
-                for one, other in attention.items():
-                    yield f"{theirs}.{kind}.{one}", f"{ours}.{name}.{other}"
-                yield f"{theirs}.{norm}", f"{ours}.{name}.norm"
-            yield f"{theirs}.feed_forward.w_1", f"{ours}.forward.widen"
-            yield f"{theirs}.feed_forward.w_2", f"{ours}.forward.narrow"
-            yield f"{theirs}.feed_forward.layer_norm", f"{ours}.forward.norm"
-        yield f"{side}.layer_norm", f"{side}.norm"
-    yield "generator", "output"
