@@ -24,14 +24,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import FunctionType
 
-from seqloom import bundle, runtime, weights
+from seqloom import cards, runtime, weights
+from seqloom.bundle import BundleCard
 from seqloom.config import parse_yaml
 from seqloom.data.arrays import Header
 from seqloom.data.tokenizers import TOKENIZERS
 from seqloom.data.vocabulary import Vocabulary
 from seqloom.errors import SeqloomError
 from seqloom.recipe import recipe_from
-from seqloom.training import checkpoints
+from seqloom.training.checkpoints import CheckpointCard
 
 RESULT = Path(__file__).parent / "results" / "fuzz.json"
 SLOW = 10  # seconds that one input may take
@@ -110,8 +111,8 @@ def targets(folder: Path, served: bool = True) -> dict[str, Target]:
     return found | {
         "recipe": lambda data: _accepted(lambda: recipe_from(_mapping(data), "fuzz")),
         "vocabulary": lying("vocabulary.txt", Vocabulary.load),
-        "card": lying("card.json", bundle._read_card),
-        "checkpoint": lying("checkpoint.json", checkpoints._read_card),
+        "card": lying("card.json", lambda path: cards.read(path, BundleCard, "")),
+        "checkpoint": lying("checkpoint.json", lambda path: cards.read(path, CheckpointCard, "")),
         "weights": lying("weights.safetensors", weights.read),
         "array": lying("array.npy", lambda path: Header.read(str(path)).values().sum()),
         "sentencepiece": lying("sentencepiece.model", tokenizer),

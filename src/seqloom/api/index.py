@@ -13,26 +13,23 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
-from seqloom import __version__, weights, wording
-from seqloom.bundle import CARD, File, check_file, listed_files
+from seqloom import __version__, cards, weights
+from seqloom.bundle import CARD
+from seqloom.cards import Card, check_file, listed_files
 from seqloom.errors import SeqloomError
-from seqloom.files import atomic_folder, read_bounded, read_json, recover_folder
+from seqloom.files import atomic_folder, read_bounded, recover_folder
 from seqloom.search.nearest import Nearest, nearest_of
 from seqloom.shapes import Float, Tensor
 
 FOLDER, TEXTS, VECTORS = "index", "candidates.txt", "vectors.safetensors"
-FORMAT = 1
-_MOST_CARD_BYTES = 1_000_000
 
 
-class _Card(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    format: int
+class IndexCard(Card):
+    """The card of an index."""
+
+    NAME = "an index of candidates"
     seqloom: str
     weights: str  # sha256 of the weights that computed the vectors
-    files: dict[str, File]
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,12 @@ class Index:
         with atomic_folder(folder) as new:
             (new / TEXTS).write_text("".join(f"{text}\n" for text in self.texts), encoding="utf-8", newline="\n")
             (new / VECTORS).write_bytes(weights.to_bytes({"vectors": self.vectors}))
-            card = {"format": FORMAT, "seqloom": __version__, "weights": computed_by, "files": listed_files(new)}
+            card = {
+                "format": IndexCard.FORMAT,
+                "seqloom": __version__,
+                "weights": computed_by,
+                "files": listed_files(new),
+            }
             (new / CARD).write_text(json.dumps(card, indent=1), encoding="utf-8")
 
     @staticmethod
@@ -66,7 +68,7 @@ class Index:
         recover_folder(folder)
         if not is_index(folder):
             raise SeqloomError("E_BUNDLE", "there is no index of candidates here", where=str(folder), fix=again)
-        card = _read_card(folder / CARD, again)
+        card = cards.read(folder / CARD, IndexCard, again)
         if card.weights != computed_by:
             what = "the index is of other weights than the run has now"
             raise SeqloomError("E_BUNDLE", what, where=str(folder), fix=again)
@@ -84,18 +86,6 @@ class Index:
         if vectors is None or vectors.dim() != 2 or len(vectors) != len(texts):
             raise SeqloomError("E_BUNDLE", "texts and vectors are not as many", where=str(folder), fix=again)
         return Index(texts, vectors)
-
-
-def _read_card(path: Path, again: str) -> _Card:
-    raw = read_json(path, _MOST_CARD_BYTES, "an index's card", again)
-    if isinstance(version := raw.get("format"), int) and version > FORMAT:
-        what = f"index format {wording.shown(version)} needs seqloom >= {str(raw.get('seqloom', '?'))[:40]}"
-        raise SeqloomError("E_FORMAT", what, where=str(path), fix="upgrade seqloom")
-    try:
-        return _Card.model_validate(raw)
-    except ValidationError as error:
-        what = f"not an index's card: {wording.first_problem(error)}"
-        raise SeqloomError("E_BUNDLE", what, where=str(path), fix=again) from None
 
 
 def is_index(folder: Path) -> bool:

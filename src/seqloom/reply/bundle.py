@@ -17,14 +17,12 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
-from seqloom import __version__, wording
+from seqloom import __version__, cards
 from seqloom.api.load import load as load_model
-from seqloom.bundle import File, check_file, listed_files
+from seqloom.cards import Card, check_file, listed_files
 from seqloom.config import Plain, read_yaml, render_yaml, validated
 from seqloom.errors import SeqloomError
-from seqloom.files import atomic_folder, read_bounded, read_json, recover_folder
+from seqloom.files import atomic_folder, read_bounded, recover_folder
 from seqloom.reply.prepare import Preprocess
 from seqloom.reply.replier import Replier
 from seqloom.reply.responses import ResponseSet
@@ -33,22 +31,18 @@ from seqloom.reply.sensitivity import Sensitivity
 from seqloom.reply.settings import ReplySettings
 from seqloom.reply.trigger import Trigger
 
-FORMAT = 1
 CARD, MODEL, TRIGGER, WORDS = "reply.json", "model", "trigger", "words.txt"
 RESPONSES, SETTINGS = "responses.tsv", "settings.yaml"
 FOLDER = "reply"  # the bundle within a run
 FIX = "copy the folder again, or train again"
-_MAX_CARD_BYTES = 4_000_000
 _MAX_WORDS_BYTES = 50_000_000
 
 
-class Card(BaseModel):
+class ReplyCard(Card):
     """What the folder says of itself."""
 
-    model_config = ConfigDict(extra="forbid")
-    format: int
+    NAME = "Smart Reply"
     seqloom: str
-    files: dict[str, File]
     about: dict[str, object]
 
 
@@ -70,7 +64,7 @@ def save(
         files = listed_files(new)
         responses.save(new / RESPONSES)
         (new / SETTINGS).write_text(render_yaml(settings), encoding="utf-8")
-        card = {"format": FORMAT, "seqloom": __version__, "files": files, "about": dict(about)}
+        card = {"format": ReplyCard.FORMAT, "seqloom": __version__, "files": files, "about": dict(about)}
         (new / CARD).write_text(json.dumps(card, ensure_ascii=False, indent=1, allow_nan=False), encoding="utf-8")
 
 
@@ -90,21 +84,10 @@ def find(path: str | Path) -> Path:
     return folder
 
 
-def read_card(folder: Path) -> Card:
+def read_card(folder: Path) -> ReplyCard:
     """The card of a bundle, its files checked; E_BUNDLE or E_FORMAT where it cannot be trusted."""
-    path = folder / CARD
-    raw = read_json(path, _MAX_CARD_BYTES, "a card of Smart Reply", FIX)
-    if isinstance(version := raw.get("format"), int) and version > FORMAT:
-        what = f"format {version} needs seqloom >= {str(raw.get('seqloom', '?'))[:40]}"
-        raise SeqloomError("E_FORMAT", what, where=str(path), fix="upgrade seqloom")
-    try:
-        card = Card.model_validate(raw)
-    except ValidationError as error:
-        what = f"not a card of Smart Reply: {wording.first_problem(error)}"
-        raise SeqloomError("E_BUNDLE", what, where=str(path), fix=FIX) from None
+    card = cards.read(folder / CARD, ReplyCard, FIX)
     for name, file in card.files.items():
-        if Path(name).is_absolute() or ".." in Path(name).parts or "\0" in name:
-            raise SeqloomError("E_BUNDLE", f"the card names a file outside: {name!r}", where=str(path), fix=FIX)
         check_file(folder, name, file, FIX)
     return card
 

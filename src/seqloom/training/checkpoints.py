@@ -12,34 +12,23 @@ import re
 import shutil
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
-from seqloom import weights, wording
+from seqloom import cards, weights, wording
+from seqloom.cards import Card
 from seqloom.errors import SeqloomError
-from seqloom.files import atomic_folder, atomic_write, read_bounded, read_json, recover_folder, sha256, sweep
+from seqloom.files import atomic_folder, atomic_write, read_bounded, recover_folder, sha256, sweep
 from seqloom.shapes import Tensor
 from seqloom.training.state import EMA, MODEL, Snapshot, counters_of
 
-FORMAT = 1
 WEIGHTS, TRAINING, CARD = "weights.safetensors", "training.safetensors", "checkpoint.json"
 _NAME = re.compile(r"step-(\d{8,})")
-_MAX_CARD_BYTES = 16_000_000
 _MAX_POINTER_BYTES = 200
 
 
-class _File(BaseModel):
-    size: int
-    sha256: str
-
-
-class _Card(BaseModel):
+class CheckpointCard(Card):
     """What `checkpoint.json` must hold."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    format: int
+    NAME = "a checkpoint"
     step: int
-    files: dict[str, _File]
     numbers: dict[str, object]
 
 
@@ -52,7 +41,7 @@ def save(snapshot: Snapshot, run: Path, *, best: bool = False) -> Path:
     path = folder_of(run, snapshot.step)
     contents = {name: weights.to_bytes(tensors) for name, tensors in _split(snapshot).items()}
     card = {
-        "format": FORMAT,
+        "format": CheckpointCard.FORMAT,
         "step": snapshot.step,
         "files": {name: {"size": len(data), "sha256": sha256(data)} for name, data in contents.items()},
         "numbers": snapshot.numbers,
@@ -94,9 +83,11 @@ def load_weights(path: Path, *, allow_nonfinite: bool = False) -> dict[str, Tens
     return _open(path, (WEIGHTS,), allow_nonfinite)[1][WEIGHTS]
 
 
-def _open(path: Path, names: tuple[str, ...], allow_nonfinite: bool) -> tuple[_Card, dict[str, dict[str, Tensor]]]:
+def _open(
+    path: Path, names: tuple[str, ...], allow_nonfinite: bool
+) -> tuple[CheckpointCard, dict[str, dict[str, Tensor]]]:
     recover_folder(path)
-    card = _read_card(path / CARD)
+    card = cards.read(path / CARD, CheckpointCard, "use another checkpoint")
     missing = [name for name in names if name not in card.files]
     if missing:
         raise SeqloomError("E_BUNDLE", f"lists no {', '.join(missing)}", where=str(path / CARD))
@@ -107,18 +98,6 @@ def _open(path: Path, names: tuple[str, ...], allow_nonfinite: bool) -> tuple[_C
             path / name, size=file.size, checksum=file.sha256, allow_nonfinite=allow_nonfinite or name != WEIGHTS
         )
     return card, parts
-
-
-def _read_card(path: Path) -> _Card:
-    raw = read_json(path, _MAX_CARD_BYTES, "a checkpoint's card", "use another checkpoint")
-    if isinstance(version := raw.get("format"), int) and version > FORMAT:
-        what = f"checkpoint format {wording.shown(version)}, known up to {FORMAT}"
-        raise SeqloomError("E_FORMAT", what, where=str(path), fix="upgrade seqloom")
-    try:
-        return _Card.model_validate(raw)
-    except ValidationError as error:
-        what = f"not a checkpoint's card: {wording.first_problem(error)}"
-        raise SeqloomError("E_BUNDLE", what, where=str(path), fix="use another checkpoint") from None
 
 
 def last(run: Path) -> Path | None:
