@@ -1,6 +1,6 @@
 """`python -m seqloom` is `seqloom`."""
 
-from seqloom.cli.main import main
+from seqloom.cli.main import program
 
 if __name__ == "__main__":
-    main()
+    program()

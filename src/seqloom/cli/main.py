@@ -6,11 +6,13 @@ Every command is one file that parses, calls `seqloom.api` and prints. Nothing h
 
 from __future__ import annotations
 
+import atexit
 import io
 import os
 import sys
+import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 import typer
@@ -78,19 +80,23 @@ COMMANDS: dict[str, Callable[..., None]] = {
 # copy of click of their own: this way round we catch whichever it is.
 UsageProblem: type[Exception] = typer.BadParameter.__mro__[2]
 
-app = typer.Typer(
-    name="seqloom",
-    help="From paired sequences to a model you can see inside of.",
-    add_completion=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for _name, _command in COMMANDS.items():
-    app.command(_name, cls=PlainCommand)(_command)
+
+def _app(names: Iterable[str]) -> typer.Typer:
+    """The command line with these commands: each takes milliseconds to be looked at."""
+    made = typer.Typer(
+        name="seqloom",
+        help="From paired sequences to a model you can see inside of.",
+        add_completion=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    for name in names:
+        made.command(name, cls=PlainCommand)(COMMANDS[name])
+    made.callback(invoke_without_command=True)(_options)
+    return made
 
 
-@app.callback(invoke_without_command=True)
 def _options(
     context: typer.Context,
     debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
@@ -104,6 +110,21 @@ def _options(
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
         raise typer.Exit
+
+
+def program() -> None:
+    """What the binary runs: `main`, and the short way out. To take down all that torch has loaded, piece by piece,
+    would take longer than to answer a line; what was promised for the end (`atexit`) is done."""
+    try:
+        main()
+    except SystemExit as stop:
+        if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+            raise
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(stop.code if isinstance(stop.code, int) else 1)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -150,6 +171,7 @@ def run(arguments: Sequence[str]) -> int:
     debug = "--debug" in given
     given = [argument for argument in given if argument != "--debug"]  # welcome anywhere on the line
     try:
+        app = _app(given[:1] if given and given[0] in COMMANDS else COMMANDS)
         code = app(args=given, prog_name="seqloom", standalone_mode=False)
         sys.stdout.flush()
         return int(code) if isinstance(code, int) else 0
