@@ -40,6 +40,7 @@ ENGINE = "ctranslate2"
 FORMAT = 1  # of the card
 FIX = "'seqloom export RUN --to ctranslate2' makes one"
 MAX_CARD_BYTES = 16_000_000
+GROUP = 256  # texts that are read before the library is asked for them
 CACHED = 512  # source tokens of a batch on a CPU: with more, each takes longer
 PADDED = 1.15  # what a batch is larger than its tokens, when work is shared out
 
@@ -86,6 +87,17 @@ class Found:
     log_prob: float
     score: float
     truncated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Texts on their way: their places, what is read of them, and what the library will say."""
+
+    places: Sequence[int]
+    sources: Sequence[Encoded]
+    spelled: list[list[str]]
+    bounds: Sequence[tuple[int, int]]
+    coming: Sequence[AsyncTranslationResult]
 
 
 @dataclass
@@ -161,16 +173,29 @@ class Engine:
         return validated(Limits, {**dict(self.card.limits), **given}, "limits")
 
     def _answers(self, texts: Sequence[Piece], asked: Asked) -> list[Prediction]:
+        """Some texts are read while the library is busy with others, the longest first: nobody waits at the end."""
         answers = [passed_over(text, extras) for text, extras in texts]
-        encoded, _ = self.reader.encoded(texts)  # it reads text alone: there are no files that could be bad
-        for place, found in zip(encoded, self._found(list(encoded.values()), asked), strict=True):
-            text, extras = texts[place]
-            best = found[: asked.n_best]
-            outputs = [
-                self._output(one, scores) for one, scores in zip(best, self._told(encoded[place], best), strict=True)
-            ]
-            answers[place] = answered(text, extras, encoded[place], outputs, self.card.calibration)
+        order = sorted(range(len(texts)), key=lambda place: -len(texts[place][0]))
+        groups = [self._begun(texts, order[first : first + GROUP], asked) for first in range(0, len(order), GROUP)]
+        for group in groups:
+            for place, encoded, found in zip(group.places, group.sources, self._found(group, asked), strict=True):
+                text, extras = texts[place]
+                best = found[: asked.n_best]
+                told = self._told(encoded, best)
+                outputs = [self._output(one, scores) for one, scores in zip(best, told, strict=True)]
+                answers[place] = answered(text, extras, encoded, outputs, self.card.calibration)
         return answers
+
+    def _begun(self, texts: Sequence[Piece], places: Sequence[int], asked: Asked) -> _Group:
+        """Some of the texts, read, and the first search for them under way."""
+        read, _ = self.reader.encoded([texts[place] for place in places])  # text alone: there are no files to be bad
+        sources = list(read.values())
+        limits, room = self._limits(asked), len(self._prefix(asked))
+        bounds = [limits.bounds(len(encoded.source) + 1, room) for encoded in sources]
+        spelled = [self._spelled(encoded) for encoded in sources]
+        longest = max((most for _, most in bounds), default=0)
+        coming = self._asked_for(spelled, [(least, longest + 1) for least, _ in bounds], asked)
+        return _Group([places[own] for own in read], sources, spelled, bounds, coming)
 
     def _output(self, found: Found, scores: tuple[float, ...]) -> Output:
         pieces = self.codecs.said([self._ids[piece] for piece in found.pieces])
@@ -179,19 +204,15 @@ class Engine:
 
     # --- what the library is asked -----------------------------------------------------------------------------------
 
-    def _found(self, sources: Sequence[Encoded], asked: Asked) -> list[list[Found]]:
-        """Outputs for every source, best first. A limit belongs to a source and never to those beside it: all are
+    def _found(self, group: _Group, asked: Asked) -> list[list[Found]]:
+        """Outputs for every source, best first. A limit belongs to a source and never to those beside it: all were
         asked together, and who did not end within its own is asked again, with sources of the same limits.
         """
-        limits, room = self._limits(asked), len(self._prefix(asked))
-        bounds = [limits.bounds(len(encoded.source) + 1, room) for encoded in sources]
-        texts = [self._spelled(encoded) for encoded in sources]
-        longest = max((most for _, most in bounds), default=0)
-        first = self._searched(texts, [(least, longest + 1) for least, _ in bounds], asked)
-        found, open_ones = self._sorted_out(texts, bounds, first, asked)
+        texts, bounds = group.spelled, group.bounds
+        found, open_ones = self._sorted_out(texts, bounds, self._heard(group.coming), asked)
         settled = self._settled([texts[place] for place in open_ones], [bounds[place] for place in open_ones], asked)
         found |= zip(open_ones, settled, strict=True)
-        return [found[place] for place in range(len(sources))]
+        return [found[place] for place in range(len(texts))]
 
     def _sorted_out(
         self, texts: list[list[str]], bounds: Sequence[tuple[int, int]], first: Sequence[list[Found]], asked: Asked
@@ -250,8 +271,14 @@ class Engine:
     def _searched(
         self, texts: list[list[str]], bounds: Sequence[tuple[int, int]], asked: Asked, banned: bool = False
     ) -> list[list[Found]]:
-        """What the library finds for each text within its bounds; what no output may hold is forbidden where asked
-        for, as that takes time. All is asked at once, and judged while the library goes on.
+        """What the library finds for each text within its bounds."""
+        return self._heard(self._asked_for(texts, bounds, asked, banned))
+
+    def _asked_for(
+        self, texts: list[list[str]], bounds: Sequence[tuple[int, int]], asked: Asked, banned: bool = False
+    ) -> list[AsyncTranslationResult]:
+        """What the library will find for each text; what no output may hold is forbidden where asked for, as that
+        takes time.
         """
         prefix = [self._pieces[1][token] for token in self._prefix(asked)]
         beam = asked.beam or self.card.beam
@@ -275,7 +302,11 @@ class Engine:
                 asynchronous=True,
             )
             coming |= zip(rows, results, strict=True)
-        found = (coming[row].result() for row in range(len(texts)))
+        return [coming[row] for row in range(len(texts))]
+
+    def _heard(self, coming: Iterable[AsyncTranslationResult]) -> list[list[Found]]:
+        """What was found, judged while the library goes on with the rest."""
+        found = (one.result() for one in coming)
         return [[self._judged(*one) for one in zip(result.hypotheses, result.scores, strict=True)] for result in found]
 
     def _batch_tokens(self, texts: list[list[str]], asked: Asked) -> int:
@@ -423,7 +454,9 @@ def load_engine(run: str | Path, *, device: str = "auto", threads: int | None = 
     _refuse_damaged(card, folder)
     count = threads or os.cpu_count() or 1
     try:
-        translator = ctranslate2.Translator(str(folder), device=device, inter_threads=count, intra_threads=1)
+        translator = ctranslate2.Translator(
+            str(folder), device=device, inter_threads=count, intra_threads=1, max_queued_batches=-1
+        )
     except (RuntimeError, ValueError) as error:
         raise SeqloomError("E_BUNDLE", f"CTranslate2: {error}", where=str(folder), fix=FIX) from None
     return Engine(card, card.codecs(folder), translator, told)
