@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from seqloom.nn.entrance import from_the_start
-from seqloom.nn.positions import Nowhere, Rotary, Sinusoidal, turned
+from seqloom.nn.positions import Nowhere, Positions, Rotary, Sinusoidal, turned
 
 CLOSE = {"atol": 1e-10, "rtol": 1e-10}
 
@@ -63,7 +63,7 @@ def test_rotary_scores_depend_on_the_distance_alone() -> None:
 
     def score(p: int, q: int) -> float:
         def at(x: Tensor, place: int) -> Tensor:
-            turn = positions.turn(torch.tensor([[place]]), 6, x)
+            turn = positions.turn(torch.tensor([[place]]), 6, x, place + 1)
             assert turn is not None
             return turned(x, turn)
 
@@ -78,7 +78,7 @@ def test_rotary_scores_depend_on_the_distance_alone() -> None:
 
 def test_turning_keeps_lengths_and_serves_all_heads_alike() -> None:
     x, places = some(2, 3, 2, 4, 6), torch.tensor([[0, 1, 2], [5, 6, 7]])  # N T (q, k) H d
-    turn = Rotary(Rotary.Settings(), width=24).turn(places, 6, x)
+    turn = Rotary(Rotary.Settings(), width=24).turn(places, 6, x, int(places.max()) + 1)
     assert turn is not None
     found = turned(x, turn)
     torch.testing.assert_close(found.norm(dim=-1), x.norm(dim=-1), **CLOSE)
@@ -90,4 +90,16 @@ def test_no_places_change_nothing() -> None:
     x = some(2, 5, 6)
     none = Nowhere(Nowhere.Settings(), width=6)
     assert torch.equal(none.added(x, from_the_start(5, x.device), 5), x)
-    assert none.turn(from_the_start(5, x.device), 6, x) is None
+    assert none.turn(from_the_start(5, x.device), 6, x, 5) is None
+
+
+@pytest.mark.parametrize("positions", [Sinusoidal(Sinusoidal.Settings(), width=6), Rotary(Rotary.Settings(), width=24)])
+def test_a_table_says_what_the_formula_says(positions: Positions) -> None:
+    """To the bit, also where rows stand at places of their own; and it is in nobody's way who learns."""
+    places, like = torch.tensor([[0, 3, 40], [7, 7, 1]]), torch.randn(2, 3, 6)
+    with torch.inference_mode():
+        assert torch.equal(positions.waves(places, 6, like, 41), positions.drawn(places, 6, like))
+        assert torch.equal(positions.waves(places[:1], 6, like, 41), positions.drawn(places[:1], 6, like))
+    learned = like.requires_grad_()
+    (learned * positions.waves(places, 6, like, 41)[..., :6]).sum().backward()
+    assert learned.grad is not None

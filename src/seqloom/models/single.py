@@ -136,7 +136,7 @@ class SingleSteps:
         while len(self._places) <= place:
             at = torch.tensor([[len(self._places)]])
             nothing = like.new_zeros(1, 1, width)
-            turn = positions.turn(at, width // self.shape.heads, nothing)
+            turn = positions.turn(at, width // self.shape.heads, nothing, len(self._places) + 1)
             self._places.append((positions.added(nothing, at, len(self._places) + 1)[0], turn))
         return self._places[place]
 

@@ -180,7 +180,7 @@ class TransformerEncoder(Encoder):
         mask = source.mask if self.reads_end else without_end(source.mask)
         places = from_the_start(mask.shape[1], mask.device)
         x = tap("encoder.inputs", self.entrance(self.vectors(source), places, mask.shape[1]))  # B S D
-        turn = self.entrance.positions.turn(places, self.head_width, x)
+        turn = self.entrance.positions.turn(places, self.head_width, x, mask.shape[1])
         view = View(visible=mask[:, None, None], turn=turn)
         for layer, name in zip(self.layers, self.layer_taps, strict=True):
             x = checkpoint(layer, x, view, use_reentrant=False) if _again(self, layer) else layer(x, view)
@@ -290,7 +290,7 @@ class TransformerDecoder(Decoder):
     def _view(self, places: Places, count: int, ragged: bool, like: States) -> View:
         """Of `count` slots, s is seen from place p where s <= p; the usual calls need no mask to say so."""
         steps = places.shape[1]
-        turn = self.entrance.positions.turn(places, self.head_width, like)
+        turn = self.entrance.positions.turn(places, self.head_width, like, count)
         if count == steps and not ragged:
             return View(causal=steps > 1, turn=turn)
         if steps == 1 and not ragged:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Hashable
 from typing import ClassVar, Literal
 
 import torch
@@ -23,6 +24,7 @@ from seqloom.shapes import Float, Int, Tensor
 Places = Int[Tensor, "n T"]  # n = N rows, or 1 where all rows stand at the same places
 Turn = tuple[Float[Tensor, "n T d"], Float[Tensor, "n T d"]]  # what each dimension takes of itself and of its partner
 LONGEST_WAVE = 10_000.0
+MOST_PLACES = 1 << 16  # of a table
 
 
 def angles(places: Places, width: int, like: Tensor, reaching: bool = False) -> Float[Tensor, "n T h"]:
@@ -41,13 +43,32 @@ class Positions(nn.Module, ABC):
 
     turns: ClassVar[bool] = False  # True: queries and keys are turned, rather than something added to the vectors
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._tables: dict[Hashable, Tensor] = {}  # none is ever taken away: a recorded step may read it
+
     @abstractmethod
     def added(self, x: Float[Tensor, "N T D"], places: Places, end: int) -> Float[Tensor, "N T D"]:
         """The vectors with their places; every place is below `end`."""
 
-    def turn(self, places: Places, width: int, like: Tensor) -> Turn | None:
+    def turn(self, places: Places, width: int, like: Tensor, end: int) -> Turn | None:
         """By how much queries and keys of `width` per head are turned, as exactly as `like` is; None: not at all."""
         return None
+
+    def waves(self, places: Places, width: int, like: Tensor, end: int) -> Float[Tensor, "n T w"]:
+        """What `drawn` says of these places. Where nobody learns, a table of it is made once: a step of decoding asks
+        for few numbers, and on a GPU each of a dozen small operations takes as long as a large one."""
+        if torch.is_grad_enabled() or torch.compiler.is_exporting() or end > MOST_PLACES:
+            return self.drawn(places, width, like)
+        size = 1 << max(4, (end - 1).bit_length())
+        key = (width, size, like.dtype, like.device)
+        if key not in self._tables:
+            self._tables[key] = self.drawn(torch.arange(size, device=like.device)[None], width, like)[0]
+        return F.embedding(places, self._tables[key])
+
+    def drawn(self, places: Places, width: int, like: Tensor) -> Float[Tensor, "n T w"]:
+        """The numbers by which places are told, where they follow a formula."""
+        raise NotImplementedError
 
 
 class Sinusoidal(Positions):
@@ -67,13 +88,15 @@ class Sinusoidal(Positions):
         self.in_pairs, self.reaching = settings.layout == "pairs", settings.reaching
 
     def added(self, x: Float[Tensor, "N T D"], places: Places, end: int) -> Float[Tensor, "N T D"]:
-        width = x.shape[-1]
-        angle = angles(places, width, x, self.reaching)  # n T h
+        return x + self.waves(places, x.shape[-1], x, end)
+
+    def drawn(self, places: Places, width: int, like: Tensor) -> Float[Tensor, "n T D"]:
+        angle = angles(places, width, like, self.reaching)  # n T h
         if self.in_pairs:
-            waves = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)[..., :width]  # n T D
+            waves = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)[..., :width]
         else:
             waves = torch.cat([angle.sin(), angle[..., : width // 2].cos()], dim=-1)
-        return x + waves.to(x.dtype)
+        return waves.to(like.dtype)
 
 
 class Learned(Positions):
@@ -121,10 +144,14 @@ class Rotary(Positions):
     def added(self, x: Float[Tensor, "N T D"], places: Places, end: int) -> Float[Tensor, "N T D"]:
         return x
 
-    def turn(self, places: Places, width: int, like: Tensor) -> Turn | None:
+    def turn(self, places: Places, width: int, like: Tensor, end: int) -> Turn | None:
+        own, partner = self.waves(places, width, like, end).chunk(2, dim=-1)
+        return own, partner
+
+    def drawn(self, places: Places, width: int, like: Tensor) -> Float[Tensor, "n T w"]:
         angle = angles(places, width, like)
         cos, sin = angle.cos(), angle.sin()
-        return torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)
+        return torch.cat([cos, cos, -sin, sin], -1)
 
 
 class Nowhere(Positions):

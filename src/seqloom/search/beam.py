@@ -45,12 +45,12 @@ class BeamSettings(config.Settings):
 
 
 class Candidates(NamedTuple):
-    """Continuations that are looked at: of which row, what their token adds, and whether they end."""
+    """Continuations that may end: of which row, what their token adds, and whether they do."""
 
-    parents: Int[Tensor, "B M"]
-    log_probs: Float[Tensor, "B M"]
-    advice: Float[Tensor, "B M"]
-    ends: Bool[Tensor, "B M"]
+    parents: Int[Tensor, "B K"]
+    log_probs: Float[Tensor, "B K"]
+    advice: Float[Tensor, "B K"]
+    ends: Bool[Tensor, "B K"]
 
 
 class Beam(Strategy):
@@ -98,7 +98,8 @@ class Beam(Strategy):
         width, first = offers.log_probs.shape[1], slice(self.hypotheses)
         parents, tokens = index // width, index % width
         chosen, advice = offers.taken(index)
-        others = (totals > NEVER) & (tokens != EOS)
+        possible, is_end = totals > NEVER, tokens == EOS
+        others = possible & ~is_end
         if others.device.type == "cpu" and bool(others.all() & (frontier.lengths < frontier.limits).all()):
             frontier = replace(  # most often no candidate ends; to ask a GPU would cost more than to go through it all
                 frontier,
@@ -111,33 +112,36 @@ class Beam(Strategy):
             )
             return replace(frontier, done=self._may_stop(frontier))
 
-        ends = (totals > NEVER) & (tokens == EOS)
-        ends[:, self.hypotheses :] = False
+        ends = possible[:, first] & is_end[:, first]  # B K
         if ends.device.type != "cpu" or bool(ends.any()):
-            frontier = self._collected(frontier, totals, Candidates(parents, chosen, advice, ends))
-        order = (~others).sort(dim=1, stable=True).indices[:, first]  # B K
-        live = totals.masked_fill(~others, NEVER).gather(1, order)
+            those = Candidates(parents[:, first], chosen[:, first], advice[:, first], ends)
+            frontier = self._collected(frontier, totals[:, first], those)
+        order = others.sort(dim=1, descending=True, stable=True).indices[:, first]  # B K
+        live = torch.where(others, totals, NEVER).gather(1, order)
         goes_on = (live[:, 0] > NEVER) & (frontier.lengths < frontier.limits)
         moves = goes_on[:, None]
         rows = torch.arange(self.hypotheses, device=live.device).expand(live.shape)
-        left = frontier.totals.masked_fill(_marked(parents, ends, self.hypotheses), NEVER)
+        left = frontier.totals.masked_fill(_marked(parents[:, first], ends, self.hypotheses), NEVER)
+        if offers.advice is not None:
+            advised = torch.where(moves, advice.gather(1, order), 0)
         frontier = replace(
             frontier,
             lengths=frontier.lengths + goes_on,
             parents=torch.where(moves, parents.gather(1, order), rows),
             last=torch.where(moves, tokens.gather(1, order), frontier.last),
             log_probs=torch.where(moves, chosen.gather(1, order), 0),
-            advice=torch.where(moves, advice.gather(1, order), 0),
+            advice=frontier.advice if offers.advice is None else advised,
             totals=torch.where(moves, live, left),  # where nothing goes on, what was live and did not end is truncated
         )
         return replace(frontier, done=frontier.done | ~goes_on | self._may_stop(frontier))
 
-    def _collected(self, frontier: Frontier, totals: Float[Tensor, "B M"], those: Candidates) -> Frontier:
+    def _collected(self, frontier: Frontier, totals: Float[Tensor, "B K"], those: Candidates) -> Frontier:
         """Put the candidates that end into the pool, which keeps the K best."""
         lengths = frontier.lengths[:, None].expand(totals.shape)
-        scores = self.normalisation.score(totals, lengths).masked_fill(~those.ends, NEVER)
-        found = Endings(scores, lengths, those.parents, those.log_probs, those.advice, torch.zeros_like(those.ends))
-        endings = frontier.endings.best(found, self.hypotheses)
+        scores = torch.where(those.ends, self.normalisation.score(totals, lengths), NEVER)
+        known = frontier.endings
+        found = Endings(scores, lengths, those.parents, those.log_probs, those.advice, known.truncated)
+        endings = known.best_ended(found, self.hypotheses)
         return replace(frontier, endings=endings, ended=frontier.ended + those.ends.sum(1, keepdim=True))
 
     def _may_stop(self, frontier: Frontier) -> Bool[Tensor, "B"]:

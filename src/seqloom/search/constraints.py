@@ -287,7 +287,6 @@ class Rules:
     def __init__(self, constraints: Sequence[Constraint], lengths: Lengths, limits: Lengths, hypotheses: int) -> None:
         every = [Banned(Banned.Settings(tokens=UNSPEAKABLE)), *constraints]
         self._constraints = sorted(every, key=lambda constraint: constraint.overrules)
-        self._device = lengths.device
         self.states = [constraint.start(lengths, limits, hypotheses) for constraint in self._constraints]
 
     @property
@@ -297,8 +296,9 @@ class Rules:
         return None if None in parts else parts
 
     def allowed(self, width: int) -> Bool[Tensor, "#N W"]:
-        mask = torch.ones(1, width, dtype=torch.bool, device=self._device)
-        for constraint, state in zip(self._constraints, self.states, strict=True):
+        (first, *others), (state, *states) = self._constraints, self.states  # the first is what no output may hold
+        mask = first.allowed(state, width)
+        for constraint, state in zip(others, states, strict=True):
             mask = constraint.narrow(mask, state)
         return mask
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
 import torch
+from torch.nn import functional as F
 
 from seqloom.search.hypotheses import Hypothesis, Normalisation
 from seqloom.shapes import Bool, Float, Int, Lengths, Rows, StepLogProbs, Tensor
@@ -19,6 +20,7 @@ from seqloom.specials import BOS
 
 NEVER = float("-inf")
 BLOCK, MANY_BLOCKS = 64, 8  # cells of a row that are looked at together, and how many times more blocks than wanted
+SORTED = 2048  # cells of a row that a GPU sorts at once
 PLACES = 31  # bits that say where a value stands in its row
 LOWEST = -(2**31)  # the bits of minus zero
 Place = tuple[list[int], list[float], float, float, float, int, float, bool]
@@ -88,6 +90,13 @@ class Endings(NamedTuple):
         ranks = by_score.gather(1, cut_off.sort(dim=1, stable=True).indices)[:, :count]
         return Endings(*(values.gather(1, ranks) for values in both))
 
+    def best_ended(self, others: Endings, count: int) -> Endings:
+        """The same where all have ended, in fewer passes."""
+        scores, ranks = torch.cat([self.scores, others.scores], 1).sort(dim=1, descending=True, stable=True)
+        columns = zip(self[1:5], others[1:5], strict=True)
+        lengths, rows, ends, advice = (torch.cat(pair, 1).gather(1, ranks[:, :count]) for pair in columns)
+        return Endings(scores[:, :count], lengths, rows, ends, advice, self.truncated)
+
     @staticmethod
     def joined(parts: Sequence[Endings]) -> Endings:
         """Several groups of sources one after the other."""
@@ -156,7 +165,8 @@ class Frontier:
     @property
     def parent_rows(self) -> Rows:
         """Rows of the scorer's state that the present rows continue."""
-        first = torch.arange(len(self.parents), device=self.parents.device) * self.parents.shape[1]
+        sources, hypotheses = self.parents.shape
+        first = torch.arange(0, sources * hypotheses, hypotheses, device=self.parents.device)
         return (first[:, None] + self.parents).flatten()
 
     def candidates(self, offers: Offers) -> Float[Tensor, "B K W"]:
@@ -200,12 +210,20 @@ def by_keys(values: Float[Tensor, "B M"], count: int) -> tuple[Float[Tensor, "B 
     `count` blocks whose maxima are best, of equal ones the earlier (else as many would be better than one of them)."""
     blocks = values.shape[1] // BLOCK
     if blocks < MANY_BLOCKS * count:
-        return _keyed(values, count)
+        return _foremost(values, count)
     whole, rest = values[:, : blocks * BLOCK].view(-1, blocks, BLOCK), values[:, blocks * BLOCK :]
-    chosen = _keyed(whole.amax(2), count)[1].sort(1).values  # B R, in their order, so that equals keep theirs
+    chosen = _foremost(whole.amax(2), count)[1].sort(1).values  # B R, in their order, so that equals keep theirs
     cells = whole.gather(1, chosen[..., None].expand(-1, -1, BLOCK)).flatten(1)
-    top, place = _keyed(torch.cat([cells, rest], 1), count)
+    top, place = _foremost(torch.cat([cells, rest], 1), count)
     return top, _unblocked(place, chosen, blocks)
+
+
+def _foremost(values: Float[Tensor, "B M"], count: int) -> tuple[Float[Tensor, "B R"], Int[Tensor, "B R"]]:
+    """A short row is sorted in one kernel; of a long one only the best are looked for."""
+    if values.shape[1] > SORTED:
+        return _keyed(values, count)
+    top, index = values.sort(dim=1, descending=True, stable=True)
+    return top[:, :count], index[:, :count]
 
 
 def _keyed(values: Float[Tensor, "B M"], count: int) -> tuple[Float[Tensor, "B R"], Int[Tensor, "B R"]]:
@@ -224,9 +242,8 @@ def _keyed(values: Float[Tensor, "B M"], count: int) -> tuple[Float[Tensor, "B R
 
 def _unblocked(place: Int[Tensor, "B R"], chosen: Int[Tensor, "B C"], blocks: int) -> Int[Tensor, "B R"]:
     """Places among the cells of C chosen blocks, and of what no block holds, as places in the whole row."""
-    count = chosen.shape[1]
-    inside = chosen.gather(1, (place // BLOCK).clamp(max=count - 1)) * BLOCK + place % BLOCK
-    return torch.where(place < count * BLOCK, inside, place + (blocks - count) * BLOCK)
+    moved = F.pad(chosen, (0, 1), value=blocks) - torch.arange(chosen.shape[1] + 1, device=chosen.device)  # by blocks
+    return torch.add(place, moved.gather(1, place // BLOCK), alpha=BLOCK)
 
 
 def _largest(values: Float[Tensor, "B M"], count: int) -> tuple[Float[Tensor, "B R"], Int[Tensor, "B R"]]:

@@ -90,7 +90,8 @@ class SteadyWalk:
         frontier = walk.plan.advance(moment.frontier, walk.told())
         said = (frontier.parents, frontier.last, frontier.log_probs, frontier.advice)
         for column, values in zip(moment.trail, said, strict=True):
-            column.index_copy_(0, moment.step, values[None])
+            if values is not moment.frontier.advice:  # where there is none it stays nothing
+                column.index_copy_(0, moment.step, values[None])
         if walk.plan.reorders:
             rows = frontier.parent_rows
             walk.states = [state.select(rows) for state in walk.states]
