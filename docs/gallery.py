@@ -57,11 +57,20 @@ PAGES = {
         ("summarisation",),
         tuple(f"benchmarks/results/lead-{name}.json" for name in ("aeslc", "scitldr")),
     ),
-    "data-to-text": Page("Data to text", ("e2e-nlg", "webnlg2017"), ("restaurants", "triples")),
+    "data-to-text": Page(
+        "Data to text",
+        ("e2e-nlg", "e2e-nlg-delexicalised", "webnlg2017"),
+        ("restaurants", "restaurants-delexicalised", "triples"),
+    ),
     "semantic-parsing": Page("Text to program", ("scan", "text2sql-advising"), ("commands", "queries")),
     "code": Page("Code from a description", ("django-code",), ("code",)),
     "dialogue": Page("Dialogue", ("dailydialog",), ("dialogue", "retrieval", "emotions")),
-    "question-answering": Page("Question answering", (), ("stories-span", "stories-writing")),
+    "question-answering": Page(
+        "Question answering",
+        ("webnlg2017-questions",),
+        ("stories-span", "stories-writing", "questions-span"),
+        ("benchmarks/results/remembered.json",),
+    ),
     "small-strings": Page(
         "Pronunciation, inflection, transliteration",
         ("sigmorphon2021-g2p", "cmudict", "conll2018-inflection", "translit-ar-en"),
@@ -89,7 +98,7 @@ def data(page: Page) -> Iterator[str]:
     for name in page.sets:
         one = SETS[name]
         yield f"| {name} | {one.what} | {one.home} | {one.licence} | {one.citation} |"
-    if not page.sets:
+    if "stories-span" in page.recipes:
         yield "| written by a script | | [recipes/stories.py](../../recipes/stories.py) | as seqloom's | |"
 
 

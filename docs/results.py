@@ -237,6 +237,12 @@ ROWS = [  # task, recipe, result file, scores to show
         }.items()
     ),
     (
+        "a question about a text of WebNLG, no model: a frequent answer that stands there",
+        "`benchmarks/remembered.py`",
+        "benchmarks/results/remembered.json",
+        {"answer_exact": "exact match", "answer_f1": "token F1"},
+    ),
+    (
         "letters of plays, one after the other (tiny Shakespeare)",
         "[language](recipes/language.yaml)",
         "recipes/results/language.json",

@@ -6,18 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.api.public.derived import answer_in, delexicalised, filled, question, questions
+from seqloom.api.public.derived import answer_in, delexicalised, filled, part_of, question, questions
 from seqloom.errors import SeqloomError
 
 HEADER = "category\tentry\tn_triples\ttriples\ttext"
 
 
-def asked(triples: str, text: str) -> list[list[str]]:
-    lines = iter([HEADER, f"Building\tId1\t1\t{triples}\t{text}"])
-    nothing = {name: iter([HEADER]) for name in ("train.tsv.gz", "dev.tsv.gz")}
-    made = questions({**nothing, "test_seen.tsv.gz": lines})
-    assert not [*made["questions_train.tsv.gz"], *made["questions_dev.tsv.gz"]]
-    return [line.split("\t") for line in made["questions_test.tsv.gz"]]
+def asked(*rows: tuple[str, str]) -> dict[str, list[list[str]]]:
+    """What becomes of the same triples and texts in all parts."""
+    lines = [HEADER, *(f"Building\tId1\t1\t{triples}\t{text}" for triples, text in rows)]
+    made = questions({name: iter(lines) for name in ("train.tsv.gz", "dev.tsv.gz", "test_seen.tsv.gz")})
+    return {part: [line.split("\t") for line in made[f"questions_{part}.tsv.gz"]] for part in ("train", "dev", "test")}
 
 
 @pytest.mark.parametrize(
@@ -55,8 +54,15 @@ def test_an_answer_is_what_the_text_says_in_whole_words(thing: str, answer: str)
 
 def test_every_answer_stands_in_its_text_and_no_question_has_two() -> None:
     triples = "Mill | river | Lune ; Mill | owner | Greta ; Mill | owner | Hugo ; Mill | floors | 3"
-    rows = asked(triples, "Greta and Hugo own the Mill on the Lune.")
+    rows = [row for part in asked((triples, "Greta and Hugo own the Mill on the Lune.")).values() for row in part]
     assert rows == [["Greta and Hugo own the Mill on the Lune.", "Lune", "what is the river of Mill ?", "river"]]
+
+
+def test_a_question_is_asked_in_one_part_alone() -> None:
+    parts = asked(*((f"Mill_{i} | river | Lune", f"Mill {i} is on the Lune.") for i in range(200)))
+    assert sum(map(len, parts.values())) == 200
+    assert len(parts["train"]) > len(parts["test"]) > len(parts["dev"]) > 0
+    assert all(part_of(row[2]) == part for part, rows in parts.items() for row in rows)
 
 
 def test_lines_of_another_form_are_named() -> None:

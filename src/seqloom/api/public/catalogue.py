@@ -170,6 +170,7 @@ SETS: dict[str, PublicSet] = {
         "CC BY-SA 4.0",
         "Novikova, Dusek and Rieser 2017, The E2E Dataset",
         _parts(".tsv.gz", delexicalised_train=42_062, delexicalised_dev=4_673, delexicalised_test=4_694),
+        ("restaurants-delexicalised",),
     ),
     "webnlg2017": PublicSet(
         "triples of a knowledge base, and texts that say them",
@@ -184,7 +185,8 @@ SETS: dict[str, PublicSet] = {
         "made of webnlg2017: give its folder, or that of its upstream files",
         "CC BY-NC-SA 4.0",
         "Gardent et al. 2017, The WebNLG Challenge",
-        _parts(".tsv.gz", questions_train=39_495, questions_dev=5_066, questions_test=5_487),
+        _parts(".tsv.gz", questions_train=27_904, questions_dev=478, questions_test=1_109),
+        ("questions-span",),
     ),
     "aeslc": PublicSet(
         "e-mails (Enron) and their subject lines",
