@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,11 +29,12 @@ BEGIN, END = "<!-- {}: begin (docs/gallery.py writes this) -->", "<!-- {}: end -
 
 @dataclass(frozen=True)
 class Page:
-    """An application: the public sets that it reads, and its recipes."""
+    """An application: the public sets that it reads, its recipes, and result files of baselines to hold beside."""
 
     title: str
     sets: tuple[str, ...]
     recipes: tuple[str, ...]
+    beside: tuple[str, ...] = ()
 
 
 PAGES = {
@@ -50,12 +51,26 @@ PAGES = {
         ("tatoeba-deu-eng", "enja-50k", "pydocs-en-fr"),
         ("translation-tatoeba", "translation-japanese", "documentation"),
     ),
-    "summarisation": Page("Summarisation", ("aeslc", "scitldr"), ("summarisation",)),
-    "data-to-text": Page("Data to text", ("e2e-nlg", "webnlg2017"), ("restaurants", "triples")),
+    "summarisation": Page(
+        "Summarisation",
+        ("aeslc", "scitldr"),
+        ("summarisation",),
+        tuple(f"benchmarks/results/lead-{name}.json" for name in ("aeslc", "scitldr")),
+    ),
+    "data-to-text": Page(
+        "Data to text",
+        ("e2e-nlg", "e2e-nlg-delexicalised", "webnlg2017"),
+        ("restaurants", "restaurants-delexicalised", "triples"),
+    ),
     "semantic-parsing": Page("Text to program", ("scan", "text2sql-advising"), ("commands", "queries")),
     "code": Page("Code from a description", ("django-code",), ("code",)),
     "dialogue": Page("Dialogue", ("dailydialog",), ("dialogue", "retrieval", "emotions")),
-    "question-answering": Page("Question answering", (), ("stories-span", "stories-writing")),
+    "question-answering": Page(
+        "Question answering",
+        ("webnlg2017-questions",),
+        ("stories-span", "stories-writing", "questions-span"),
+        ("benchmarks/results/remembered.json",),
+    ),
     "small-strings": Page(
         "Pronunciation, inflection, transliteration",
         ("sigmorphon2021-g2p", "cmudict", "conll2018-inflection", "translit-ar-en"),
@@ -66,11 +81,14 @@ PAGES = {
 
 def measured(recipe: str) -> list[str]:
     """The rows of docs/results.md whose result files are of this recipe, links as seen from docs/gallery."""
-    rows = [
-        results.row(*parts)
-        for parts in results.ROWS
-        if json.loads((ROOT / parts[2]).read_text()).get("recipe") == recipe
-    ]
+    return shown(
+        file for _, _, file, _ in results.ROWS if json.loads((ROOT / file).read_text()).get("recipe") == recipe
+    )
+
+
+def shown(files: Iterable[str]) -> list[str]:
+    wanted = {*files}
+    rows = [results.row(*parts) for parts in results.ROWS if parts[2] in wanted]
     return [re.sub(r"\]\((?=recipes/|benchmarks/)", "](../../", row) for row in rows]
 
 
@@ -80,7 +98,7 @@ def data(page: Page) -> Iterator[str]:
     for name in page.sets:
         one = SETS[name]
         yield f"| {name} | {one.what} | {one.home} | {one.licence} | {one.citation} |"
-    if not page.sets:
+    if "stories-span" in page.recipes:
         yield "| written by a script | | [recipes/stories.py](../../recipes/stories.py) | as seqloom's | |"
 
 
@@ -92,6 +110,7 @@ def scores(page: Page) -> Iterator[str]:
         yield from rows
         if not rows:
             yield f"| {told(recipe)} | | [{recipe}](../../recipes/{recipe}.yaml) | not measured yet | | |"
+    yield from shown(page.beside)
 
 
 def told(recipe: str) -> str:

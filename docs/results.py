@@ -224,6 +224,24 @@ ROWS = [  # task, recipe, result file, scores to show
         "benchmarks/results/tfidf.json",
         {"recall_at": "recall@1", "recall@10": "recall@10"},
     ),
+    *(
+        (
+            f"{task}, no model: its first sentence",
+            "`benchmarks/lead.py`",
+            f"benchmarks/results/lead-{name}.json",
+            {"rouge_1": "ROUGE-1", "rouge_2": "ROUGE-2", "rouge_l": "ROUGE-L"},
+        )
+        for name, task in {
+            "aeslc": "the subject line of an e-mail (AESLC)",
+            "scitldr": "an abstract in one sentence (SciTLDR, dev)",
+        }.items()
+    ),
+    (
+        "a question about a text of WebNLG, no model: a frequent answer that stands there",
+        "`benchmarks/remembered.py`",
+        "benchmarks/results/remembered.json",
+        {"answer_exact": "exact match", "answer_f1": "token F1"},
+    ),
     (
         "letters of plays, one after the other (tiny Shakespeare)",
         "[language](recipes/language.yaml)",

@@ -150,6 +150,11 @@ UPSTREAM: dict[str, tuple[Callable[[Path], None], str, list[str]]] = {
     "scan": (scan, "addprim_jump_test.tsv.gz", ["hop twice\tI_HOP I_HOP"]),
     "django-code": (django, "test.tsv.gz", [f"say {i}.\tprint ( {i} )" for i in range(17_000, 17_003)]),
     "e2e-nlg": (e2e, "train.tsv.gz", ["mr\tref", 'name[The Mill], food[Thai]\tThe Mill, by the "old" river, is Thai.']),
+    "e2e-nlg-delexicalised": (
+        e2e,
+        "delexicalised_train.tsv.gz",
+        ["mr\tref\tname\tnear", 'name[X_name], food[Thai]\tX_name, by the "old" river, is Thai.\tThe Mill\t'],
+    ),
     "text2sql-advising": (
         advising,
         "test.tsv.gz",
@@ -162,6 +167,14 @@ UPSTREAM: dict[str, tuple[Callable[[Path], None], str, list[str]]] = {
             "category\tentry\tn_triples\ttriples\ttext",
             "Building\tId1\t2\tOld_Mill | river | Lune ; Old_Mill | floors | 3\tThe Old Mill has 3 floors.",
             "Building\tId1\t2\tOld_Mill | river | Lune ; Old_Mill | floors | 3\tBy the Lune.",
+        ],
+    ),
+    "webnlg2017-questions": (
+        webnlg,
+        "questions_test.tsv.gz",
+        [
+            "The Old Mill has 3 floors.\t3\twhat is the floors of Old Mill ?\tfloors",
+            "By the Lune.\tLune\twhat is the river of Old Mill ?\triver",
         ],
     ),
     "aeslc": (
@@ -227,6 +240,19 @@ def test_upstream_files_become_what_the_recipe_reads(name: str, tmp_path: Path) 
         prepare(name, tmp_path / "upstream", tmp_path / "other")
     assert refused.value.code == "E_DATA"
     assert not [path for path in (tmp_path / "other").rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize(
+    ("made", "base"), [("e2e-nlg-delexicalised", "e2e-nlg"), ("webnlg2017-questions", "webnlg2017")]
+)
+def test_a_set_is_made_of_another_that_was_laid_out(made: str, base: str, tmp_path: Path) -> None:
+    write, file, expected = UPSTREAM[made]
+    (tmp_path / "upstream").mkdir()
+    write(tmp_path / "upstream")
+    prepare(base, tmp_path / "upstream", tmp_path / "base", any_count=True)
+    assert not prepare(made, tmp_path / "base", tmp_path / "out", any_count=True).linked
+    assert lines_in(tmp_path / "out" / file) == expected
+    assert prepare(made, tmp_path / "out", tmp_path / "linked", any_count=True).linked
 
 
 def test_the_queries_may_come_as_one_table(tmp_path: Path) -> None:

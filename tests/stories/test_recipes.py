@@ -22,6 +22,8 @@ EVERY = sorted(path.stem for path in RECIPES.glob("*.yaml"))
 SLICES: dict[str, tuple[str, str]] = {  # an example of each, to be varied by a number
     "summarisation": ("Hi Greta , rope number {0} for the barge came today , but it is thin .", "rope number {0}"),
     "restaurants": ("name[Mill {0}], eatType[pub], near[Pier {0}]", "Mill {0} is a pub near Pier {0} ."),
+    "restaurants-delexicalised": ("name[X_name], near[X_near], floor[{0}]", "X_name is near X_near , floor {0} ."),
+    "questions-span": ("Old Mill {0} on the Lune has {0} floors .", "Lune"),
     "triples": (
         "Old_Mill_{0} | river | Lune ; Old_Mill_{0} | floors | {0}",
         "Old Mill {0} on the Lune has {0} floors.",
@@ -42,7 +44,7 @@ def written(settings: ReaderSettings, source: str, target: str, count: int) -> N
     if kind_of(settings) == "parallel":
         files = {told["source"]: [one for one, _ in pairs], told["target"]: [one for _, one in pairs]}
     else:
-        width = max(told["columns"]) + 1
+        width = max(*told["columns"], *told["extras"].values()) + 1
         rows = [["x"] * width for _ in pairs]
         for row, pair in zip(rows, pairs, strict=True):
             for column, text in zip(told["columns"], pair, strict=True):

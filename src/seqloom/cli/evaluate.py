@@ -57,8 +57,8 @@ def command(
     metric: list[str] = typer.Option(
         None,
         metavar="METRIC",
-        help="bleu, bleu:order=2, chrf, ter, meteor, exact, string_error, wer, cer or per; of labels accuracy, f1 or "
-        "span_f1; else the recipe's.",
+        help="bleu, bleu:order=2, chrf, ter, meteor, nist, cider, rouge_1, rouge_2, rouge_l, distinct_1, distinct_2, "
+        "exact, string_error, wer, cer or per; of labels accuracy, f1 or span_f1; else the recipe's.",
     ),
     among: str = typer.Option(
         None, metavar="all|N", help="Of a run that ranks texts: each against all targets of the set, or 1 of N, drawn."

@@ -5,12 +5,15 @@ from __future__ import annotations
 from seqloom.config import Table
 from seqloom.metrics.answers import AnswerExact, AnswerF1
 from seqloom.metrics.base import Metric
+from seqloom.metrics.cider import CiderD
+from seqloom.metrics.distinct import Distinct1, Distinct2
 from seqloom.metrics.labels import Accuracy, LabelF1, MultiLabelF1, SetAccuracy
 from seqloom.metrics.meteor import Meteor
+from seqloom.metrics.nist import Nist
 from seqloom.metrics.numbers import MeanSquaredError, Pearson, Spearman
-from seqloom.metrics.overlap import CiderD, RougeL
 from seqloom.metrics.ranking import RecallAt, ReciprocalRank
 from seqloom.metrics.rates import CharacterErrorRate, Exact, PhonemeErrorRate, StringError, WordErrorRate
+from seqloom.metrics.rouge import Rouge1, Rouge2, RougeBlank, RougeL
 from seqloom.metrics.sacre import Bleu, Chrf, Ter
 from seqloom.metrics.spans import SpanF1
 
@@ -21,8 +24,14 @@ METRICS: Table[Metric] = Table(
         "chrf": Chrf,
         "ter": Ter,
         "meteor": Meteor,
-        "rouge": RougeL,
+        "nist": Nist,
+        "rouge_1": Rouge1,
+        "rouge_2": Rouge2,
+        "rouge_l": RougeL,
+        "rouge": RougeBlank,
         "cider": CiderD,
+        "distinct_1": Distinct1,
+        "distinct_2": Distinct2,
         "exact": Exact,
         "string_error": StringError,
         "wer": WordErrorRate,

@@ -1,9 +1,9 @@
 """What a metric is: rows of statistics that add up over sentences, and one value of their sum.
 
 Because rows add, one pass over the outputs serves the corpus score, its bootstrap interval, paired tests and every
-breakdown. All values are on a scale of 0 to 100, except that error rates may exceed 100, correlations may be negative
-and squared errors have the scale of their numbers. This file knows no particular metric, and nothing in this package
-imports torch.
+breakdown. All values are on a scale of 0 to 100, except that error rates and CIDEr-D may exceed 100, correlations may
+be negative, squared errors have the scale of their numbers and NIST counts bits. This file knows no particular metric,
+and nothing in this package imports torch.
 """
 
 from __future__ import annotations

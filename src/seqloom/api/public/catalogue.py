@@ -164,6 +164,14 @@ SETS: dict[str, PublicSet] = {
         _parts(".tsv.gz", train=42_062, dev=4_673, test=4_694),
         ("restaurants",),
     ),
+    "e2e-nlg-delexicalised": PublicSet(
+        "the same with placeholders for names, which are beside them",
+        "made of e2e-nlg: give its folder, or that of its upstream files",
+        "CC BY-SA 4.0",
+        "Novikova, Dusek and Rieser 2017, The E2E Dataset",
+        _parts(".tsv.gz", delexicalised_train=42_062, delexicalised_dev=4_673, delexicalised_test=4_694),
+        ("restaurants-delexicalised",),
+    ),
     "webnlg2017": PublicSet(
         "triples of a knowledge base, and texts that say them",
         "GitHub: fuzihaofzh/webnlg-dataset, webnlg_challenge_2017",
@@ -171,6 +179,14 @@ SETS: dict[str, PublicSet] = {
         "Gardent et al. 2017, The WebNLG Challenge",
         _parts(".tsv.gz", train=18_103, dev=2_269, test_seen=2_496),
         ("triples",),
+    ),
+    "webnlg2017-questions": PublicSet(
+        "texts that say triples, and questions to which an object of them is the answer",
+        "made of webnlg2017: give its folder, or that of its upstream files",
+        "CC BY-NC-SA 4.0",
+        "Gardent et al. 2017, The WebNLG Challenge",
+        _parts(".tsv.gz", questions_train=27_904, questions_dev=478, questions_test=1_109),
+        ("questions-span",),
     ),
     "aeslc": PublicSet(
         "e-mails (Enron) and their subject lines",

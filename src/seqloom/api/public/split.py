@@ -19,7 +19,7 @@ def documents(segments: Iterable[tuple[str, str, str]]) -> dict[str, Iterator[st
     parts: dict[str, list[str]] = {"train": [], "dev": [], "test": []}
     for document, source, target in segments:
         if len(source.split()) in WORDS and len(target.split()) in WORDS:
-            share = _share(document)
+            share = share_of(document)
             part = "dev" if share < 0.04 else "test" if share < 0.10 else "train"
             parts[part].append(f"{document}\t{source}\t{target}")
     return {f"{part}.tsv.gz": iter(lines) for part, lines in parts.items()}
@@ -31,7 +31,7 @@ def tatoeba(lines: Iterable[str]) -> dict[str, Iterator[str]]:
     groups = _groups(pairs)
     parts: dict[str, list[str]] = {"train": [], "dev": [], "test": []}
     for (english, german), group in zip(pairs, groups, strict=True):
-        share = _share(group)
+        share = share_of(group)
         part = "dev" if share < 0.01 else "test" if share < 0.03 else "train"
         if part != "train" and len(english.split()) not in JUDGED_WORDS:
             continue
@@ -65,6 +65,6 @@ def _groups(pairs: list[tuple[str, str]]) -> list[str]:
     return [root(f"en {english}") for english, _ in pairs]
 
 
-def _share(name: str) -> float:
+def share_of(name: str) -> float:
     """A number from 0 to 1 that depends on the name alone."""
     return int(hashlib.sha256(name.encode()).hexdigest()[:12], 16) / 16**12

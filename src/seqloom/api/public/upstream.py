@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from seqloom.api.public import marked, split
+from seqloom.api.public import derived, marked, split
 from seqloom.data.files import Tally, decoded, raw_lines
 from seqloom.errors import SeqloomError
 from seqloom.files import read_bounded
@@ -228,6 +228,17 @@ def renamed(names: Mapping[str, Sequence[str]]) -> Reading:
     return read
 
 
+def made_of(reading: Reading, *names: str) -> Reading:
+    """The files of another set: as they were laid out, or of its upstream files."""
+
+    def read(folder: Path) -> Made:
+        if all((folder / name).is_file() for name in names):
+            return {name: lines_of(folder / name) for name in names}
+        return reading(folder)
+
+    return read
+
+
 READINGS: dict[str, Reading] = {
     "multi30k": multi30k,
     "tatoeba-deu-eng": lambda folder: split.tatoeba(lines_of(found(folder, "deu.txt"))),
@@ -259,7 +270,13 @@ READINGS: dict[str, Reading] = {
     "text2sql-advising": advising,
     "django-code": django,
     "e2e-nlg": e2e,
+    "e2e-nlg-delexicalised": lambda folder: derived.delexicalised(
+        made_of(e2e, *(f"{part}.tsv.gz" for part in PARTS))(folder)
+    ),
     "webnlg2017": marked.webnlg,
+    "webnlg2017-questions": lambda folder: derived.questions(
+        made_of(marked.webnlg, *(f"{part}.tsv.gz" for part in ("train", "dev", "test_seen")))(folder)
+    ),
     "aeslc": aeslc,
     "scitldr": scitldr,
     "dailydialog": dailydialog,
