@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,10 @@ import torch
 
 import seqloom
 from commands import trained
+from damage import damaged
 from seqloom.api.export import export_run, load_onnx
 from seqloom.batch import Tokens
+from seqloom.cards import listed_files
 from seqloom.config import validated
 from seqloom.errors import SeqloomError
 from seqloom.export.onnx import Held, OnnxScorer, write
@@ -106,13 +109,38 @@ def test_a_run_answers_the_same_whatever_is_asked(tmp_path: Path) -> None:
         for ours, theirs in zip(own(texts, **options), other(texts, **options), strict=True):
             assert [output.text for output in theirs.hypotheses] == [output.text for output in ours.hypotheses]
             assert theirs.token_scores == pytest.approx(ours.token_scores, abs=1e-4)
-    (run / "onnx" / "step.onnx").write_bytes(b"nothing")
-    with pytest.raises(SeqloomError, match=r"E_BUNDLE.*ONNX Runtime cannot open it"):
-        load_onnx(run)
+    for name in damaged(run / "onnx", "onnx.json"):
+        with pytest.raises(SeqloomError, match="E_BUNDLE") as no:
+            load_onnx(run)
+        assert name in no.value.where
+    load_onnx(run)
+    _refuse_strange_cards(run)
     with pytest.raises(SeqloomError, match=r"E_USAGE.*runs on a CPU"):
         load_onnx(run, device="cuda")
     with pytest.raises(SeqloomError, match=r"E_USAGE.*'int8' for onnx"):
         export_run(run, quantise="int8", to="onnx")
+
+
+def _refuse_strange_cards(run: Path) -> None:
+    """A card that leaves a file out, one that names a state which the graphs do not have, and weights of before."""
+    path = run / "onnx" / "onnx.json"
+    card = json.loads(path.read_text())
+    wrong = {
+        "the card names no step.onnx": {**card, "files": {"start.onnx": card["files"]["start.onnx"]}},
+        "the card and the graphs do not agree": {**card, "rows": {**card["rows"], "other": [0]}},
+        "trained on after it was exported": {**card, "weights": "0" * 64},
+        "needs seqloom": {**card, "format": 2},
+    }
+    for complaint, changed in wrong.items():
+        path.write_text(json.dumps(changed))
+        with pytest.raises(SeqloomError, match=complaint):
+            load_onnx(run)
+    nothing = run / "onnx" / "step.onnx"
+    nothing.write_bytes(b"nothing")
+    card["files"]["step.onnx"] = listed_files(run / "onnx")["step.onnx"]
+    path.write_text(json.dumps(card))
+    with pytest.raises(SeqloomError, match=r"E_BUNDLE.*ONNX Runtime cannot open it"):
+        load_onnx(run)
 
 
 @pytest.mark.parametrize(
