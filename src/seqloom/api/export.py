@@ -11,7 +11,7 @@ import torch
 from seqloom import __version__, cards
 from seqloom.api.engine import CARD, EngineCard, Taken, refuse_missing, refuse_stale, spelled, weights_of
 from seqloom.api.engine import ENGINE as CTRANSLATE2
-from seqloom.api.load import load, save_codecs
+from seqloom.api.load import find_bundle, load, save_codecs
 from seqloom.api.model import Model
 from seqloom.cards import listed_files
 from seqloom.config import Settings, kind_of
@@ -23,6 +23,7 @@ from seqloom.wiring import parameters
 
 ONNX = "onnx"
 PACKAGES = {CTRANSLATE2: ("ctranslate2",), ONNX: ("onnx", "onnxscript", "onnxruntime")}
+CARDS = {CTRANSLATE2: CARD, ONNX: "onnx.json"}  # by which an export is known
 QUANTISED = ("int8", "int16", "float16", "bfloat16")  # how weights may be kept, besides float32
 
 
@@ -39,11 +40,26 @@ def export_run(
             "E_USAGE", what, where="--quantise", fix=f"one of: {', '.join(QUANTISED)}, for {CTRANSLATE2}"
         )
     refuse_missing(*PACKAGES[to])
-    model = load(run, device="cpu", packed=False)
     place = Path(run) / to if folder is None else Path(folder)
+    _refuse_place(place, find_bundle(run), to)
+    model = load(run, device="cpu", packed=False)
     with atomic_folder(place) as unfinished:
         writers[to](model, unfinished, quantise, weights_of(Path(run)))
     return place
+
+
+def _refuse_place(place: Path, bundle: Path, to: str) -> None:
+    """E_USAGE for a folder of which something would be lost: the bundle, which holds what its card names and nothing
+    else, or whatever there is that is no export."""
+    if place.resolve().is_relative_to(bundle.resolve()):
+        what = "this is a bundle without a run around it, and what is added to a bundle spoils it"
+        fix = "name a folder for the export: -o FOLDER"
+        if to == ONNX:  # which is of use to 'predict' only beside the bundle
+            fix += "; or make it a run (mkdir RUN, and move the bundle to RUN/bundle), and export RUN"
+        raise SeqloomError("E_USAGE", what, where=str(bundle), fix=fix)
+    if place.is_dir() and any(place.iterdir()) and not any((place / name).is_file() for name in CARDS.values()):
+        what = "this folder holds something else than an export, which would take its place"
+        raise SeqloomError("E_USAGE", what, where=str(place), fix="name another")
 
 
 def _write_ctranslate2(model: Model, folder: Path, quantise: str | None, weights: str) -> None:
