@@ -27,6 +27,7 @@ from seqloom.errors import SeqloomError
 from seqloom.files import atomic_write
 from seqloom.models.contracts import State
 from seqloom.models.generator import Generator
+from seqloom.nn.fusion import any_sizes
 from seqloom.nn.recurrent import GRU, LSTM, Bidirectional, Elman, Parts
 from seqloom.shapes import Float, Int, Rows, StepLogProbs, Tensor
 from seqloom.specials import BOS, SPECIALS
@@ -61,7 +62,7 @@ def write(network: Generator, vocabularies: tuple[int, int], folder: Path, weigh
         raise _refused("extras with an encoder of their own")
     exported = _exportable(network)
     sources = _drawn(vocabularies[0], (3, 6, 2, 4))
-    with torch.no_grad(), _quietly():
+    with torch.no_grad(), _quietly(), any_sizes(distinct=False):
         state = exported.start({"source": sources}, 1)
         for token in (BOS, len(SPECIALS)):  # tensors that grow have then a size that is neither 0 nor 1
             _, state = exported.step(torch.full((len(sources.ids),), token), state)
