@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from seqloom import __version__, cards, weights
-from seqloom.cards import Card, File, check_file, listed_files
+from seqloom.cards import Card, File, listed_files
 from seqloom.config import Plain
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_folder, read_bounded, recover_folder
@@ -105,12 +105,8 @@ def open_bundle(folder: Path) -> Bundle:
         fix = "give a run folder or the bundle inside it; 'seqloom train RECIPE' makes one"
         raise SeqloomError("E_BUNDLE", "no bundle here: card.json is missing", where=str(folder), fix=fix)
     card = cards.read(folder / CARD, BundleCard, FIX)
-    for name, file in card.files.items():
-        check_file(folder, name, file, FIX)
+    cards.check_files(folder, card, FIX, needs=(RECIPE, WEIGHTS))
     _refuse_strangers(folder, card)
-    for name in (RECIPE, WEIGHTS):
-        if name not in card.files:
-            raise SeqloomError("E_BUNDLE", f"the card names no {name}", where=str(folder / CARD), fix=FIX)
     sizes = {name: file.size for name, file in card.files.items()}
     return Bundle(folder, card.about.model_dump(exclude_unset=True), card.seqloom, sizes)
 

@@ -6,6 +6,8 @@ a file is compared with the file before the file is used.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import ClassVar, TypeVar
 
@@ -71,9 +73,26 @@ def listed_files(folder: Path) -> dict[str, dict[str, int | str]]:
     }
 
 
+def written(card: Card) -> bytes:
+    """A card as its file."""
+    return json.dumps(card.model_dump(mode="json"), ensure_ascii=False, indent=1, allow_nan=False).encode()
+
+
+def check_files(folder: Path, card: Card, fix: str, needs: Sequence[str] = ()) -> None:
+    """E_BUNDLE for a file of the card that is not as it says or is not there, and for a card without what it needs."""
+    for name in needs:
+        if name not in card.files:
+            raise SeqloomError("E_BUNDLE", f"the card names no {name}", where=str(folder), fix=fix)
+    for name, file in card.files.items():
+        check_file(folder, name, file, fix)
+
+
 def check_file(folder: Path, name: str, file: File, fix: str) -> None:
-    """E_BUNDLE for a file that is not as its card says."""
+    """E_BUNDLE for a file that is not as its card says, or is no file of this folder."""
     path = folder / name
+    if path.resolve() != folder.resolve() / name:
+        what, copy = "a link; the folder holds its files itself", "put a copy in the place of the link"
+        raise SeqloomError("E_BUNDLE", what, where=str(path), fix=copy)
     if not path.is_file():
         raise SeqloomError("E_BUNDLE", f"missing; expected {file.size:,} bytes", where=str(path), fix=fix)
     size = path.stat().st_size

@@ -16,7 +16,7 @@ EXIT_CODES: dict[str, int] = {
     "E_RECIPE": 2,  # a recipe with unknown keys or impossible values
     "E_VOCABULARY": 2,  # a vocabulary file with duplicates or empty entries
     "E_RUN": 2,  # the run folder holds another recipe
-    "E_RANKS": 2,  # processes of one training do not agree
+    "E_RANKS": 2,  # processes that work together do not agree
     "E_EXTRA": 2,  # an optional package is missing
     "E_DATA": 3,  # a file that does not have the promised form
     "E_ALIGN": 3,  # parallel files of different length

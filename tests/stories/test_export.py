@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import jaxtyping
@@ -51,6 +52,34 @@ def test_an_export_of_its_own_folder(transformer: Path, tmp_path: Path, seqloom:
     assert small["bytes"] < whole["bytes"]
     answer = seqloom("predict", tmp_path / "small", "-t", "ant bee", "--engine", "ctranslate2", "-q")
     assert answer.code == 0, answer.err
+
+
+def test_a_bundle_without_a_run_is_left_as_it_is(transformer: Path, tmp_path: Path, seqloom: Command) -> None:
+    bundle = Path(shutil.copytree(transformer / "bundle", tmp_path / "bare"))
+    for to in ("ctranslate2", "onnx"):
+        for output in ([], ["-o", bundle / "inside"], ["-o", bundle]):
+            line = seqloom("export", bundle, "--to", to, *output).refused("E_USAGE", 2)
+            assert "-o FOLDER" in line
+            assert ("RUN/bundle" in line) == (to == "onnx")
+    assert "-o FOLDER" in seqloom("export", transformer, "-o", transformer / "bundle").refused("E_USAGE", 2)
+    exported = seqloom("export", bundle, "-o", tmp_path / "beside")
+    assert exported.code == 0, exported.err
+    ours = seqloom("predict", bundle, "-t", "ant bee", "-q")
+    theirs = seqloom("predict", tmp_path / "beside", "-t", "ant bee", "-q", "--engine", "ctranslate2")
+    assert (ours.code, theirs.code, theirs.out) == (0, 0, ours.out)
+
+
+def test_an_export_takes_the_place_of_an_export_and_of_nothing_else(
+    transformer: Path, tmp_path: Path, seqloom: Command
+) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("precious")
+    for place in (tmp_path / "full", transformer):
+        assert "something else than an export" in seqloom("export", transformer, "-o", place).refused("E_USAGE", 2)
+    assert (tmp_path / "full" / "thesis.txt").read_text() == "precious"
+    (tmp_path / "empty").mkdir()
+    for _ in range(2):
+        assert seqloom("export", transformer, "-o", tmp_path / "empty").code == 0
 
 
 def test_what_an_engine_cannot_do_is_said(transformer: Path, run: Path, seqloom: Command) -> None:

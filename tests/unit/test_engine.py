@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import seqloom
+from damage import damaged
 from seqloom.api.bench import bench
 from seqloom.api.engine import Engine, load_engine
 from seqloom.api.export import export_run
@@ -257,12 +258,16 @@ def test_an_export_of_older_weights_is_refused(run: Run, tmp_path: Path) -> None
 
 
 def test_a_damaged_export_is_refused(run: Run, tmp_path: Path) -> None:
+    """Whatever of it is damaged, and however."""
     place = export_run(run.folder, tmp_path / "engine")
+    for name in damaged(place, "engine.json"):
+        with pytest.raises(SeqloomError, match="E_BUNDLE") as no:
+            load_engine(place)
+        assert name in no.value.where
+    load_engine(place)
     card = json.loads((place / "engine.json").read_text())
-    (place / "engine.json").write_text(json.dumps({**card, "beam": 0}))
-    with pytest.raises(SeqloomError, match="beam"):
-        load_engine(place)
-    (place / "engine.json").write_text(json.dumps(card))
-    (place / "model.bin").write_bytes((place / "model.bin").read_bytes()[:1000])
-    with pytest.raises(SeqloomError, match="E_BUNDLE"):
-        load_engine(place)
+    wrong = {"beam": {**card, "taken": {**card["taken"], "beam": 0}}, "model.bin": {**card, "files": {}}}
+    for name, changed in wrong.items():
+        (place / "engine.json").write_text(json.dumps(changed))
+        with pytest.raises(SeqloomError, match=f"E_BUNDLE.*{name}"):
+            load_engine(place)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor
+from torch.fx.experimental import _config as symbolic_shapes
 
 from seqloom.api.train import Wishes, train
 from seqloom.batch import Batch, Tokens
@@ -108,6 +109,15 @@ def test_a_function_knows_whether_it_is_compiled() -> None:
     with fusing("eager"):
         assert told(zero).item() == 1
     assert told(zero).item() == 0
+
+
+def test_what_is_compiled_leaves_torch_as_it_was() -> None:
+    """That sizes are not taken for equal is for what is compiled here, and for nobody else in the process."""
+    before = symbolic_shapes.use_duck_shape
+    with fusing("eager"):
+        fusible(lambda x: x + 1)(torch.zeros(1))
+        assert not symbolic_shapes.use_duck_shape
+    assert symbolic_shapes.use_duck_shape is before
 
 
 def test_a_compiler_that_fails_is_an_error_with_a_way_out() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import signal
 import time
@@ -82,11 +83,14 @@ def shown(terminal: bool, clock: float) -> str:
     return stream.getvalue()
 
 
-def test_plain_lines_where_there_is_no_terminal() -> None:
+def test_plain_lines_where_there_is_no_terminal(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "seqloom")
     text = shown(terminal=False, clock=5.0)
     assert "\x1b" not in text
-    assert "[red]s t -> o   (wanted: r)" in text
-    assert "= x -> y" in text
+    assert "->" not in text, "samples are of level debug"
+    assert {record.levelname for record in caplog.records} == {"DEBUG"}
+    assert "[red]s t -> o   (wanted: r)" in caplog.text
+    assert "= x -> y" in caplog.text
     assert all(name in text for name in COLUMNS)
     assert text.splitlines()[-1].startswith("all steps done at step 12")
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from commands import LETTERS, trained
-from seqloom.api import model as models
+from seqloom.api import workers as staff
 from seqloom.api.load import load, load_ensemble
 from seqloom.api.options import Options
 from seqloom.api.workers import Workers
@@ -25,7 +25,7 @@ TEXTS = [LETTERS[i % 5 :][: 1 + i % 4] + LETTERS[i % 7] for i in range(60)] + ["
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "FEW_TOKENS", 8)
+    monkeypatch.setattr(staff, "FEW_TOKENS", 8)
 
 
 @pytest.mark.parametrize("count", [2, 3])

@@ -6,7 +6,6 @@ take from a recipe. Search is the library's: a beam that ends like ours, whose o
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, overload
 
 from pydantic import Field
 
+from seqloom import cards
 from seqloom.api.asked import Asked
 from seqloom.api.predictions import Output, Prediction, answered, passed_over
 from seqloom.api.reading import CHUNK_LINES, Piece, Place, Reader
@@ -26,7 +26,7 @@ from seqloom.data.codec import TextCodec
 from seqloom.data.codecs import Codecs, Encoded
 from seqloom.data.examples import Inputs
 from seqloom.errors import SeqloomError
-from seqloom.files import atomic_write, read_json, sha256_file
+from seqloom.files import read_json
 from seqloom.metrics.calibration import Calibration
 from seqloom.search.hypotheses import LENGTHS
 from seqloom.search.limits import MOST_TOKENS, Limits
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 CARD = "engine.json"
 ENGINE = "ctranslate2"
-FORMAT = 1  # of the card
 FIX = "'seqloom export RUN --to ctranslate2' makes one"
 MAX_CARD_BYTES = 16_000_000
 GROUP = 256  # texts that are read before the library is asked for them
@@ -45,17 +44,13 @@ CACHED = 512  # source tokens of a batch on a CPU: with more, each takes longer
 PADDED = 1.15  # what a batch is larger than its tokens, when work is shared out
 
 
-class Card(Settings):
+class Taken(Settings):
     """What an engine takes from the run that it was made of."""
 
-    format: int = Field(FORMAT, ge=0, le=FORMAT)
     engine: Literal["ctranslate2"] = "ctranslate2"
-    seqloom: str
     name: str
     languages: dict[str, str] = Field(default_factory=dict)
     quantised: str | None = None
-    weights: str = ""  # sha256 of the weights that were exported
-    files: dict[str, str] = Field(default_factory=dict)  # name -> sha256; none in cards that older versions wrote
     parameters: int = Field(0, ge=0, le=10**15)
     source: TextCodec.Settings
     target: TextCodec.Settings | None = None  # null: source and target share one
@@ -74,9 +69,14 @@ class Card(Settings):
         extras = {name: TextCodec.load(settings, folder / "extras" / name) for name, settings in self.extras.items()}
         return Codecs(source, target, extras, prefixes=list(extras))
 
-    def save(self, folder: Path) -> None:
-        text = json.dumps(self.model_dump(mode="json"), ensure_ascii=False, indent=1)
-        atomic_write(folder / CARD, text.encode())
+
+class EngineCard(cards.Card):
+    """The card of an exported model."""
+
+    NAME = "an exported model"
+    seqloom: str
+    weights: str  # sha256 of the weights that were exported
+    taken: Taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class _Group:
 class Engine:
     """`engine("text")` gives a `Prediction`, as a `Model` does; what only our own search can do is not asked of it."""
 
-    card: Card
+    taken: Taken
     codecs: Codecs
     translator: Translator
     told: bool = False  # are the scores of single tokens wanted? They take a second pass
@@ -115,10 +115,10 @@ class Engine:
         self._pieces = spelled(self.codecs)
         self._ids = {piece: token for token, piece in enumerate(self._pieces[1])}
         self._unspeakable = frozenset(self._pieces[1][token] for token in UNSPEAKABLE)
-        self._length = LENGTHS.build(self.card.length)
-        kind, alpha = kind_of(self.card.length), getattr(self.card.length, "alpha", 0.0)
+        self._length = LENGTHS.build(self.taken.length)
+        kind, alpha = kind_of(self.taken.length), getattr(self.taken.length, "alpha", 0.0)
         self._exponent = {"none": 0.0, "mean": 1.0}.get(kind, alpha)  # what comes nearest to it during the search
-        self.reader = Reader(self.codecs, self.card.max_source, self.card.max_extra, self.card.sentences_per_line)
+        self.reader = Reader(self.codecs, self.taken.max_source, self.taken.max_extra, self.taken.sentences_per_line)
 
     @overload
     def __call__(self, text: Inputs, **options: object) -> Prediction: ...
@@ -153,7 +153,7 @@ class Engine:
 
     def asking(self, asked: Asked) -> None:
         """E_USAGE for what cannot be met."""
-        beam = asked.beam or self.card.beam
+        beam = asked.beam or self.taken.beam
         if asked.n_best > beam:
             raise SeqloomError("E_USAGE", f"n_best {asked.n_best} is over the beam's size {beam}", fix="a wider beam")
         self._prefix(asked)
@@ -170,7 +170,7 @@ class Engine:
     def _limits(self, asked: Asked) -> Limits:
         wishes = {name: getattr(asked, name) for name in ("min_length", "max_length", "min_ratio", "max_ratio")}
         given = {name: value for name, value in wishes.items() if value is not None}
-        return validated(Limits, {**dict(self.card.limits), **given}, "limits")
+        return validated(Limits, {**dict(self.taken.limits), **given}, "limits")
 
     def _answers(self, texts: Sequence[Piece], asked: Asked) -> list[Prediction]:
         """Some texts are read while the library is busy with others, the longest first: nobody waits at the end."""
@@ -183,7 +183,7 @@ class Engine:
                 best = found[: asked.n_best]
                 told = self._told(encoded, best)
                 outputs = [self._output(one, scores) for one, scores in zip(best, told, strict=True)]
-                answers[place] = answered(text, extras, encoded, outputs, self.card.calibration)
+                answers[place] = answered(text, extras, encoded, outputs, self.taken.calibration)
         return answers
 
     def _begun(self, texts: Sequence[Piece], places: Sequence[int], asked: Asked) -> _Group:
@@ -229,7 +229,7 @@ class Engine:
             over = any(len(one.pieces) > most or one.truncated for one in outputs)
             if not over and speakable and len(outputs) >= asked.n_best:
                 ended[place] = outputs
-            elif speakable and (asked.beam or self.card.beam) == 1:
+            elif speakable and (asked.beam or self.taken.beam) == 1:
                 cut[place] = [Found(one.pieces[:most], 0.0, 0.0, truncated=True) for one in outputs]
             else:
                 open_ones.append(place)
@@ -281,7 +281,7 @@ class Engine:
         takes time.
         """
         prefix = [self._pieces[1][token] for token in self._prefix(asked)]
-        beam = asked.beam or self.card.beam
+        beam = asked.beam or self.taken.beam
         coming: dict[int, AsyncTranslationResult] = {}
         for (least, most), rows in _grouped(range(len(texts)), bounds):
             some = [texts[row] for row in rows]
@@ -359,9 +359,9 @@ class Engine:
         return [pieces[token] for token in encoded.source.tolist()]
 
     def __repr__(self) -> str:
-        languages = f"{self.card.languages.get('source', '')} -> {self.card.languages.get('target', '')}"
-        kept = self.card.quantised or "float32"
-        return f"Engine({self.card.name!r}, {languages}, {ENGINE} {kept}, {self.card.parameters:,} parameters)"
+        languages = f"{self.taken.languages.get('source', '')} -> {self.taken.languages.get('target', '')}"
+        kept = self.taken.quantised or "float32"
+        return f"Engine({self.taken.name!r}, {languages}, {ENGINE} {kept}, {self.taken.parameters:,} parameters)"
 
 
 def spelled(codecs: Codecs) -> tuple[list[str], list[str]]:
@@ -424,22 +424,6 @@ def find_engine(path: str | Path) -> Path:
     raise SeqloomError("E_BUNDLE", "this run was not exported yet", where=str(folder), fix=FIX)
 
 
-def listed(folder: Path) -> dict[str, str]:
-    """Every file of a folder with its sha256, as the card names them."""
-    found = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): sha256_file(path) for path in found}
-
-
-def _refuse_damaged(card: Card, folder: Path) -> None:
-    """E_BUNDLE for a file that is missing, changed, a link, or outside."""
-    for name, expected in card.files.items():
-        path = folder / name
-        if not path.resolve().is_relative_to(folder.resolve()) or path.is_symlink() or not path.is_file():
-            raise SeqloomError("E_BUNDLE", "missing, or no file of this folder", where=str(path), fix=FIX)
-        if sha256_file(path) != expected:
-            raise SeqloomError("E_BUNDLE", "the contents changed: sha256 differs", where=str(path), fix=FIX)
-
-
 def load_engine(run: str | Path, *, device: str = "auto", threads: int | None = None, told: bool = False) -> Engine:
     """Open an exported model. `threads` work on as many texts at once, never on one together: where the machine has
     anything else to do, threads that wait for each other at every product are many times slower than one.
@@ -448,10 +432,9 @@ def load_engine(run: str | Path, *, device: str = "auto", threads: int | None = 
     refuse_missing(ENGINE)
     import ctranslate2
 
-    written = read_json(folder / CARD, MAX_CARD_BYTES, "an exported model's card", FIX)
-    card = validated(Card, written, str(folder / CARD))
+    card = cards.read(folder / CARD, EngineCard, FIX)
     refuse_stale(card.weights, folder)
-    _refuse_damaged(card, folder)
+    cards.check_files(folder, card, FIX, needs=("model.bin",))
     count = threads or os.cpu_count() or 1
     try:
         translator = ctranslate2.Translator(
@@ -459,4 +442,4 @@ def load_engine(run: str | Path, *, device: str = "auto", threads: int | None = 
         )
     except (RuntimeError, ValueError) as error:
         raise SeqloomError("E_BUNDLE", f"CTranslate2: {error}", where=str(folder), fix=FIX) from None
-    return Engine(card, card.codecs(folder), translator, told)
+    return Engine(card.taken, card.taken.codecs(folder), translator, told)

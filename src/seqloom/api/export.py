@@ -8,21 +8,22 @@ from pathlib import Path
 
 import torch
 
-from seqloom import __version__
+from seqloom import __version__, cards
+from seqloom.api.engine import CARD, EngineCard, Taken, refuse_missing, refuse_stale, spelled, weights_of
 from seqloom.api.engine import ENGINE as CTRANSLATE2
-from seqloom.api.engine import Card, listed, refuse_missing, refuse_stale, spelled, weights_of
-from seqloom.api.load import load, save_codecs
+from seqloom.api.load import find_bundle, load, save_codecs
 from seqloom.api.model import Model
+from seqloom.cards import listed_files
 from seqloom.config import Settings, kind_of
 from seqloom.errors import SeqloomError
-from seqloom.files import atomic_folder, atomic_write, read_bounded
+from seqloom.files import atomic_folder, atomic_write
 from seqloom.search.beam import BeamSettings
 from seqloom.search.limits import MOST_TOKENS
 from seqloom.wiring import parameters
 
 ONNX = "onnx"
-WEIGHTS = "weights.sha256"  # in a folder of graphs: what they were made of
 PACKAGES = {CTRANSLATE2: ("ctranslate2",), ONNX: ("onnx", "onnxscript", "onnxruntime")}
+CARDS = {CTRANSLATE2: CARD, ONNX: "onnx.json"}  # by which an export is known
 QUANTISED = ("int8", "int16", "float16", "bfloat16")  # how weights may be kept, besides float32
 
 
@@ -39,28 +40,44 @@ def export_run(
             "E_USAGE", what, where="--quantise", fix=f"one of: {', '.join(QUANTISED)}, for {CTRANSLATE2}"
         )
     refuse_missing(*PACKAGES[to])
-    model = load(run, device="cpu", packed=False)
     place = Path(run) / to if folder is None else Path(folder)
+    _refuse_place(place, find_bundle(run), to)
+    model = load(run, device="cpu", packed=False)
     with atomic_folder(place) as unfinished:
         writers[to](model, unfinished, quantise, weights_of(Path(run)))
     return place
 
 
+def _refuse_place(place: Path, bundle: Path, to: str) -> None:
+    """E_USAGE for a folder of which something would be lost: the bundle, which holds what its card names and nothing
+    else, or whatever there is that is no export."""
+    if place.resolve().is_relative_to(bundle.resolve()):
+        what = "this is a bundle without a run around it, and what is added to a bundle spoils it"
+        fix = "name a folder for the export: -o FOLDER"
+        if to == ONNX:  # which is of use to 'predict' only beside the bundle
+            fix += "; or make it a run (mkdir RUN, and move the bundle to RUN/bundle), and export RUN"
+        raise SeqloomError("E_USAGE", what, where=str(bundle), fix=fix)
+    if place.is_dir() and any(place.iterdir()) and not any((place / name).is_file() for name in CARDS.values()):
+        what = "this folder holds something else than an export, which would take its place"
+        raise SeqloomError("E_USAGE", what, where=str(place), fix="name another")
+
+
 def _write_ctranslate2(model: Model, folder: Path, quantise: str | None, weights: str) -> None:
     from seqloom.export import ctranslate2
 
-    card = card_of(model, ctranslate2.places(model.network), quantise)
+    taken = taken_from(model, ctranslate2.places(model.network), quantise)
     with torch.no_grad():
         ctranslate2.write(model.network, spelled(model.codecs), folder, quantise)
     save_codecs(model.recipe, model.codecs, folder)
-    card.with_(weights=weights, files=listed(folder)).save(folder)
+    about = {"seqloom": __version__, "weights": weights, "files": listed_files(folder), "taken": taken}
+    card = EngineCard.model_validate({"format": EngineCard.FORMAT, **about})
+    atomic_write(folder / CARD, cards.written(card))
 
 
 def _write_onnx(model: Model, folder: Path, quantise: str | None, weights: str) -> None:
     from seqloom.export import onnx
 
-    onnx.write(model.network, (len(model.source.vocabulary), len(model.target.vocabulary)), folder)
-    atomic_write(folder / WEIGHTS, weights.encode())
+    onnx.write(model.network, (len(model.source.vocabulary), len(model.target.vocabulary)), folder, weights)
 
 
 def load_onnx(
@@ -80,20 +97,19 @@ def load_onnx(
         raise SeqloomError("E_USAGE", f"--engine onnx runs on a CPU, not on {device}", fix="leave --device out")
     if not (folder / CARD).is_file():
         raise SeqloomError("E_BUNDLE", "this run was not exported yet", where=str(run), fix=FIX)
-    made_of = read_bounded(folder / WEIGHTS, 100) if (folder / WEIGHTS).is_file() else b""
-    refuse_stale(made_of.decode("ascii", "replace"), folder)
+    scorer = OnnxScorer(folder, threads)
+    refuse_stale(scorer.card.weights, folder)
     model = load(run, device="cpu", threads=threads, settings=settings, allow_nonfinite=allow_nonfinite)
-    return replace(model, scorer=OnnxScorer(folder, threads))
+    return replace(model, scorer=scorer)
 
 
-def card_of(model: Model, places: tuple[int | None, int | None], quantised: str | None) -> Card:
-    """`places` are the most tokens that can be read and said, the ends counted."""
+def taken_from(model: Model, places: tuple[int | None, int | None], quantised: str | None) -> Taken:
+    """What an engine takes from a model; `places` are the most tokens that can be read and said, the ends counted."""
     recipe, (read, said) = model.recipe, places
     beam, length = _search(recipe.search.strategy)
     limits = recipe.search.limits
     learned = model.about.get("sentences_per_line")
-    return Card(
-        seqloom=__version__,
+    return Taken(
         name=model.name,
         languages=recipe.languages.model_dump(mode="json"),
         quantised=quantised,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from seqloom import __version__, cards, weights
 from seqloom.bundle import CARD
-from seqloom.cards import Card, check_file, listed_files
+from seqloom.cards import Card, listed_files
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_folder, read_bounded, recover_folder
 from seqloom.search.nearest import Nearest, nearest_of
@@ -72,10 +72,7 @@ class Index:
         if card.weights != computed_by:
             what = "the index is of other weights than the run has now"
             raise SeqloomError("E_BUNDLE", what, where=str(folder), fix=again)
-        for name in (TEXTS, VECTORS):
-            if name not in card.files:
-                raise SeqloomError("E_BUNDLE", f"the card names no {name}", where=str(folder / CARD), fix=again)
-            check_file(folder, name, card.files[name], again)
+        cards.check_files(folder, card, again, needs=(TEXTS, VECTORS))
         try:
             text = read_bounded(folder / TEXTS, card.files[TEXTS].size).decode("utf-8")
         except UnicodeDecodeError as error:

@@ -27,7 +27,7 @@ from seqloom.api.predictions import Output, Prediction, answered, passed_over
 from seqloom.api.reading import CHUNK_LINES, Piece, Place, Reader
 from seqloom.api.risk import least_risk
 from seqloom.api.stream import pieces_of_text, refuse_streaming
-from seqloom.api.workers import Workers
+from seqloom.api.workers import Staff
 from seqloom.batch import Batch, Source, Tokens
 from seqloom.config import kind_of, validated
 from seqloom.data.batching import Plan, collate_pairs, collate_sources, in_order
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from seqloom.probe.explain import Explanation
 
 Several = list[str] | list[dict[str, str]] | tuple[Inputs, ...]
-FEW_TOKENS, SHARES = 512, 4  # workers get batches of at least so many source tokens, and so many of them each
 USUAL_ROWS = 8  # hypotheses per source that a batch has room for; with more of them it holds fewer sources
 
 
@@ -99,7 +98,7 @@ class Model:
     scorer: Scorer | None = None  # what search steps instead of the network: an ensemble
     home: Path | None = None  # the bundle's folder: what was learned beside the model lies there, or around it
     advice: Scorer | None = None  # what is added when hypotheses are compared: a weighted language model
-    workers: Workers[Sequence[Encoded], list[list[Hypothesis]]] | None = None  # processes that predict; None: this one
+    workers: Staff[Sequence[Encoded], list[list[Hypothesis]]] | None = None  # processes that predict; None: this one
     heed: Callable[[], None] | None = None  # asked after every step of a search: what it raises ends the search
     _asked: list[tuple[Options, Asking]] = field(default_factory=list, init=False, repr=False)  # the last ones
 
@@ -190,7 +189,7 @@ class Model:
         rows = options.rows(self.asking(options).strategy)
         tokens = max(1, options.batch_tokens * USUAL_ROWS // max(USUAL_ROWS, rows))
         if self.workers is not None:
-            tokens = min(tokens, max(FEW_TOKENS, int((lengths + 1).sum()) // (self.workers.count * SHARES)))
+            tokens = self.workers.budget(tokens, int((lengths + 1).sum()))
         return in_order(lengths, tokens, 1 if options.deterministic else None)
 
     def _all_found(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
@@ -25,6 +25,7 @@ from seqloom.errors import SeqloomError
 Q = TypeVar("Q")
 A = TypeVar("A")
 MOST = 8  # more workers than this win little and hold a batch each in memory
+FEW_TOKENS, SHARES = 512, 4  # workers get batches of at least so many source tokens, and so many of them each
 
 _answer: Callable[[Any], Any] | None = None  # of a worker: what it was forked with
 
@@ -34,6 +35,16 @@ def usable(threads: int) -> int:
     return min(threads, MOST) if sys.platform == "linux" else 1
 
 
+class Staff(Protocol[Q, A]):
+    """Processes that share what is to be answered: forked workers, or the ranks of a group (`shared.py`)."""
+
+    def budget(self, most: int, total: int) -> int:
+        """Source tokens of a batch, at most so many, where there are `total` of them to be shared."""
+
+    def answers(self, answer: Callable[[Q], A], questions: Sequence[Q], key: object = None) -> list[A]:
+        """`answer` of every question, in order; `key` says by its equality whether it is the same as before."""
+
+
 class Workers(Generic[Q, A]):
     """`count` processes, forked when there is work for the first time."""
 
@@ -41,6 +52,10 @@ class Workers(Generic[Q, A]):
         self.count = count
         self._pool: ProcessPoolExecutor | None = None
         self._forked: tuple[int, object] | None = None  # by which process, and for what
+
+    def budget(self, most: int, total: int) -> int:
+        """Batches small enough that there are some for all."""
+        return min(most, max(FEW_TOKENS, total // (self.count * SHARES)))
 
     def answers(self, answer: Callable[[Q], A], questions: Sequence[Q], key: object = None) -> list[A]:
         """`answer` of every question, in order. Put what takes longest first: then all are done at about the same time.

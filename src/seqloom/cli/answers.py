@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -65,6 +66,7 @@ class Job(Generic[A]):
     on_bad_utf8: BadUtf8
     quiet: bool
     asked: InputForm
+    leads: bool = True  # of several processes that answer together one writes and talks
 
     def __post_init__(self) -> None:
         self.counts, self.tally = Counts(), Tally()
@@ -92,7 +94,7 @@ class Job(Generic[A]):
         if is_regular(path):  # read twice: what cannot be answered is found before the first answer
             counted = _Counted(read_inputs(path, self.asked, on_bad_utf8=self.on_bad_utf8))
             self.model.refuse_long(counted, self.options, shown(path))
-            total = counted.count
+            total = counted.count if self.leads else None
         if typed and not self.quiet:
             say.talk(f"{self.model!r}\ntype a source and press Enter; Ctrl-D ends")
             self.quiet = True  # how fast a person types is nobody's business
@@ -110,6 +112,9 @@ class Job(Generic[A]):
         keep_breaks: bool = False,
         flush: bool = False,
     ) -> None:
+        if not self.leads:
+            deque(predictions, maxlen=0)
+            return
         started_at = time.monotonic()
         with Sink(output) as out:
             for number, prediction in enumerate(predictions, start=1):

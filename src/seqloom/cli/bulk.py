@@ -241,7 +241,7 @@ def _bundles(order: Order) -> dict[str, str]:
         if who.engine == "ctranslate2":
             places = {"engine.json": ("ctranslate2/engine.json", "engine.json")}
         if who.engine == "onnx":
-            places["weights.sha256"] = ("onnx/weights.sha256",)
+            places["onnx.json"] = ("onnx/onnx.json",)
         if order.wishes["shortlist"] is not None:
             places["lexicon"] = ("lexicon.safetensors", "bundle/lexicon.safetensors")
         if who.ranked:

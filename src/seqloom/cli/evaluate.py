@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seqloom.cli import ranking, say
+from seqloom.cli import ranking, say, several
 from seqloom.cli.answers import as_one
 from seqloom.cli.judged import print_report, print_search_errors, unseen_labels
 from seqloom.cli.language import Asked
@@ -41,6 +42,7 @@ class OnLong(StrEnum):
     SKIP = "skip"
 
 
+@several.together
 def command(
     context: typer.Context,
     runs: list[str] = typer.Argument(None, metavar="[RUN ...]", help="The run to judge; several with --ensemble."),
@@ -104,7 +106,11 @@ def command(
     from seqloom.api.evaluate import Judge
     from seqloom.api.testset import chosen_examples
 
+    alone = {"--outputs": outputs is not None, "--against": against is not None, "--diagnose": diagnose}
+    alone |= {"--search-errors": search_errors is not None, "test pairs from stdin": data == "-"}
+    several.refuse(context, alone, device)
     if len(runs or []) == 1 and ranking.ranks(runs[0]):
+        several.refuse(context, {f"{runs[0]}, a run that ranks texts": True}, device)
         ranking.refuse_others(context, ranking.EVALUATES, runs[0])
         retriever = _ranker(runs[0], {"device": device, "threads": threads, "settings": settings})
         judge = Judge(None, metric or retriever.recipe.evaluation.metrics, samples)
@@ -121,13 +127,15 @@ def command(
     if diagnose and outputs is not None:
         fix = "leave --outputs or --diagnose out"
         raise SeqloomError("E_USAGE", "an output file cannot be diagnosed: only a run can score references", fix=fix)
-    how = {"device": device, "threads": threads, "settings": settings, "int8": int8, "workers": 0}
+    how = {"device": device, "threads": threads, "settings": settings, "int8": int8}
+    how["workers"] = several.workers(context, 0)
     model = _opened(runs or [], ensemble, how)
     if model is None and outputs is None:
         raise SeqloomError("E_USAGE", "nothing to judge", fix="give a RUN, or --outputs FILE with --reference FILE")
     if write_outputs is not None and str(write_outputs) == "-":
         raise SeqloomError("E_USAGE", "stdout holds the report", fix="name a file, or use 'seqloom predict'")
     if model is not None and model.codecs.continues and outputs is None:
+        several.refuse(context, {f"{runs[0]}, a language model": True}, device)
         texts = chosen_examples(model.recipe, data, None, (), part.value, True)
         keep_language(fail_under or [], _language(model, texts, Asked(contrast, last_word, ngrams), as_json))
         return
@@ -147,7 +155,10 @@ def command(
     if outputs is not None:
         systems.append(_file(judge, outputs, examples))
     elif model is not None:
-        systems += [_run(judge, model, examples, wish, diagnose) for wish in options]
+        with several.sharing(context, model) as sharing:
+            if not several.leads(context):
+                return _find(sharing, examples, options)
+            systems += [_run(judge, sharing, examples, wish, diagnose) for wish in options]
     if against is not None:
         systems.append(_second(judge, against, examples, options[-1], (device, threads), diagnose))
     systems = _told_apart(systems, outputs or " ".join(runs), against)
@@ -282,6 +293,14 @@ def _run(judge: Judge, model: Model, examples: list[Example], options: Options, 
     from seqloom.api.testset import prepared
 
     return judge.run(model, prepared(examples, judge.recipe), options, diagnose)
+
+
+def _find(model: Model, examples: list[Example], options: list[Options]) -> None:
+    """What another rank does for rank 0, which judges: its share of the outputs."""
+    from seqloom.api.testset import prepared
+
+    for wish in options:
+        deque(model.predict([example.inputs for example in prepared(examples, model.recipe)], wish), maxlen=0)
 
 
 def _file(judge: Judge, path: str, examples: list[Example]) -> RunEvaluation:

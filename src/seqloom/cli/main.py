@@ -99,7 +99,9 @@ def _app(names: Iterable[str]) -> typer.Typer:
 
 def _options(
     context: typer.Context,
-    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
+    debug: bool = typer.Option(
+        False, "--debug", help="Show the traceback of an error, and what is logged at level debug."
+    ),
     version: bool = typer.Option(False, "--version", help="Print the version and exit."),
 ) -> None:
     if version:
@@ -170,6 +172,8 @@ def run(arguments: Sequence[str]) -> int:
     given = list(arguments)
     debug = "--debug" in given
     given = [argument for argument in given if argument != "--debug"]  # welcome anywhere on the line
+    if debug:
+        _log_all()
     try:
         app = _app(given[:1] if given and given[0] in COMMANDS else COMMANDS)
         code = app(args=given, prog_name="seqloom", standalone_mode=False)
@@ -190,6 +194,15 @@ def run(arguments: Sequence[str]) -> int:
         refusal = _refusal(error)
         say.talk(refusal.line)
         return refusal.exit_code
+
+
+def _log_all() -> None:
+    """Our lines of level debug, the only ones that may hold text of the user's, to stderr."""
+    import logging
+
+    logger = logging.getLogger("seqloom")
+    logger.setLevel(logging.DEBUG)
+    logger.handlers = [logging.StreamHandler(sys.stderr)]
 
 
 def _refusal(error: Exception) -> SeqloomError:

@@ -71,7 +71,7 @@ class Order:
         return self._exported() if self.who.engine == "ctranslate2" else self._own()
 
     def close_look(self) -> CloseLook:
-        model, options = self._opened()
+        model, options = self.opened()
         return CloseLook(model, options, self.form, self._input_form(model.codecs))
 
     def _ranking(self) -> Job[Any]:
@@ -83,10 +83,13 @@ class Order:
         return Job(retriever, wanted, self.form, self.on_bad_utf8, self.quiet, self._input_form(retriever.codecs))
 
     def _own(self) -> Job[Any]:
-        model, options = self._opened()
+        return self.job_of(*self.opened())
+
+    def job_of(self, model: Model, options: Options) -> Job[Options]:
         return Job(model, options, self.form, self.on_bad_utf8, self.quiet, self._input_form(model.codecs))
 
-    def _opened(self) -> tuple[Model, Options]:
+    def opened(self) -> tuple[Model, Options]:
+        """The model, and what it is asked; E_USAGE for what cannot be met."""
         options, model = _options(self.wishes), self._model()
         model.asking(options)
         return model, options

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer
 
-from seqloom.cli import bulk, language, ranking, say
+from seqloom.cli import bulk, language, ranking, say, several
 from seqloom.cli.answers import STDIN, as_one
 from seqloom.cli.order import Order, Who
 from seqloom.cli.sink import same_file
@@ -24,6 +24,7 @@ OURS = (None, bulk.RAY)  # engines by which seqloom itself computes
 ENGINES = ("ctranslate2", "onnx", "ray")
 
 
+@several.together
 def command(
     context: typer.Context,
     places: list[str] = typer.Argument(
@@ -167,6 +168,7 @@ def command(
     quiet: bool = typer.Option(False, "--quiet", "-q", help="No talk on stderr."),
 ) -> None:
     """Predict: one output line for every input line."""
+    quiet = quiet or not several.leads(context)
     runs, given = _places(places, ensemble, bool(text))
     if prefix and not text and len(places) == len(runs) and engine in OURS and language.completes(runs[0]):
         text = [""]  # there is nothing else that it would need
@@ -175,6 +177,10 @@ def command(
         ranking.refuse_others(context, ranking.PREDICTS, runs[0])
     else:
         ranking.refuse_ours(context, ("top", "index"), runs[0])
+    alone = {"--text": bool(text), "--workers": workers is not None, "--shards": shards is not None}
+    alone |= {"--engine": engine is not None, f"{runs[0]}, a run that ranks texts": ranked}
+    several.refuse(context, alone, device)
+    several.refuse_unread(context, given)
     wishes: dict[str, object] = {
         "strategy": _strategy(
             greedy, sample, beam, {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
@@ -231,12 +237,14 @@ def command(
         alternatives=alternatives,
         stream=stream,
         quiet=quiet,
-        workers=_workers(workers, threads),
+        workers=several.workers(context, _workers(workers, threads)),
         top=top,
     )
     asked = bulk.Asked(shards, shard, join, quarantine, buffer, workers)
     if bulk.wanted(asked, order):
         return bulk.command(context, order, given, output, asked)
+    if several.group_of(context) is not None:
+        return _shared(context, order, given, output, buffer)
     if engine != "ctranslate2" and stream:
         return order.close_look().stream(text, output)
     if engine != "ctranslate2" and alternatives is not None:
@@ -244,6 +252,15 @@ def command(
     if text:
         return order.job().answer_texts(text, output)
     return order.job().answer_lines(given, output, buffer)
+
+
+def _shared(context: typer.Context, order: Order, source: str, output: Path | None, buffer: int | None) -> None:
+    """Every process reads the lines and finds the outputs of some; rank 0 writes them all."""
+    model, options = order.opened()
+    with several.sharing(context, model) as sharing:
+        job = order.job_of(sharing, options)
+        job.leads = several.leads(context)
+        job.answer_lines(source, output, buffer)
 
 
 # --- what was asked ----------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ row has a source of its own; the scorer sees to that.
 from __future__ import annotations
 
 import copy
-import json
 import logging
 import warnings
 from collections.abc import Iterator, Mapping
@@ -21,23 +20,41 @@ import torch
 from torch import nn
 from torch.export import Dim
 
+from seqloom import __version__, cards
 from seqloom.batch import Source, Tokens
+from seqloom.cards import Card, listed_files
 from seqloom.errors import SeqloomError
-from seqloom.files import atomic_write, read_json
+from seqloom.files import atomic_write
 from seqloom.models.contracts import State
 from seqloom.models.generator import Generator
+from seqloom.nn.fusion import any_sizes
 from seqloom.nn.recurrent import GRU, LSTM, Bidirectional, Elman, Parts
 from seqloom.shapes import Float, Int, Rows, StepLogProbs, Tensor
 from seqloom.specials import BOS, SPECIALS
 
 CARD, START, STEP = "onnx.json", "start.onnx", "step.onnx"
 FIX = "'seqloom export RUN --to onnx' makes one"
-MAX_CARD_BYTES = 1_000_000
 MOST_APART = 1e-3  # log-probabilities of our model and of what was written
 HOLD = 1e4  # so much input to a gate opens or shuts it altogether
 
 
-def write(network: Generator, vocabularies: tuple[int, int], folder: Path) -> None:
+class OnnxCard(Card):
+    """The card of two graphs. `rows` and `sources` are the tensors of a state, by name, with those of their dimensions
+    that depend on the input."""
+
+    NAME = "an exported model"
+    seqloom: str
+    weights: str  # sha256 of the weights that were exported
+    rows: dict[str, list[int]]
+    sources: dict[str, list[int]]
+
+    @property
+    def state(self) -> list[str]:
+        """The tensors of a state as the graphs call them."""
+        return [*(f"rows.{name}" for name in self.rows), *(f"sources.{name}" for name in self.sources)]
+
+
+def write(network: Generator, vocabularies: tuple[int, int], folder: Path, weights: str = "") -> None:
     """Two graphs in an existing folder, compared with the network before they are called whole."""
     if network.head.copies:
         raise _refused("an output layer that copies: its vocabulary grows with every source")
@@ -45,14 +62,16 @@ def write(network: Generator, vocabularies: tuple[int, int], folder: Path) -> No
         raise _refused("extras with an encoder of their own")
     exported = _exportable(network)
     sources = _drawn(vocabularies[0], (3, 6, 2, 4))
-    with torch.no_grad(), _quietly():
+    with torch.no_grad(), _quietly(), any_sizes(distinct=False):
         state = exported.start({"source": sources}, 1)
         for token in (BOS, len(SPECIALS)):  # tensors that grow have then a size that is neither 0 nor 1
             _, state = exported.step(torch.full((len(sources.ids),), token), state)
         layout = _layout(exported, vocabularies[0], state)
         _export_start(exported, sources, layout, folder / START)
         _export_step(exported, state, layout, folder / STEP)
-    atomic_write(folder / CARD, json.dumps(layout.as_dict(), indent=1).encode())
+    about = {"seqloom": __version__, "weights": weights, "files": listed_files(folder), **layout.as_dict()}
+    card = OnnxCard.model_validate({"format": OnnxCard.FORMAT, **about})
+    atomic_write(folder / CARD, cards.written(card))
     _compare(network, OnnxScorer(folder), vocabularies)
 
 
@@ -223,15 +242,18 @@ class OnnxScorer:
         options.log_severity_level = 3  # graphs were made with one shape and serve all: it would remark on that
         if threads is not None:
             options.intra_op_num_threads = threads
-        card = read_json(folder / CARD, MAX_CARD_BYTES, "an exported model's card", FIX)
+        self.card = cards.read(folder / CARD, OnnxCard, FIX)
+        cards.check_files(folder, self.card, FIX, needs=(START, STEP))
+        self._rows, self._sources = list(self.card.rows), list(self.card.sources)
         try:
-            self._rows, self._sources = (list(card[part]) for part in ("rows", "sources"))  # type: ignore[call-overload]
             how = {"sess_options": options, "providers": ["CPUExecutionProvider"]}
             self._start = onnxruntime.InferenceSession(str(folder / START), **how)
             self._step = onnxruntime.InferenceSession(str(folder / STEP), **how)
         except Exception as error:  # the library's errors have no base of their own
             what = f"ONNX Runtime cannot open it: {str(error).splitlines()[0]}"
             raise SeqloomError("E_BUNDLE", what, where=str(folder), fix=FIX) from None
+        if [one.name for one in self._start.get_outputs()] != self.card.state:
+            raise SeqloomError("E_BUNDLE", "the card and the graphs do not agree", where=str(folder / CARD), fix=FIX)
         self._wanted = {one.name for one in self._step.get_inputs()}  # what a graph does not need it does not take
         self._spread: dict[str, tuple[Tensor, Tensor]] = {}
 

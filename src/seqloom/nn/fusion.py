@@ -27,12 +27,28 @@ _fusing: ContextVar[str | None] = ContextVar("seqloom_fusing", default=None)
 
 @contextmanager
 def fusing(backend: str = "inductor") -> Iterator[None]:
-    """Inside, fusible functions run compiled. Backends other than torch's own are for tests."""
+    """Inside, fusible functions run compiled. Backends other than torch's own are for tests.
+
+    Lengths that are equal in the first batch will not stay so: torch is told that, and only inside, because whoever
+    makes graphs in the same process (`export/onnx.py`) is served by the contrary.
+    """
     token = _fusing.set(backend)
+    try:
+        with any_sizes(distinct=True):
+            yield
+    finally:
+        _fusing.reset(token)
+
+
+@contextmanager
+def any_sizes(*, distinct: bool) -> Iterator[None]:
+    """Inside, torch takes sizes that are equal where it looks first as `distinct`, or else as one and the same."""
+    before = symbolic_shapes.use_duck_shape
+    symbolic_shapes.use_duck_shape = not distinct
     try:
         yield
     finally:
-        _fusing.reset(token)
+        symbolic_shapes.use_duck_shape = before
 
 
 def compiling() -> bool:
@@ -59,7 +75,6 @@ def fusible(function: Callable[P, T]) -> Callable[P, T]:
         if backend is None or playing():
             return function(*args, **kwargs)
         if backend not in compiled:
-            symbolic_shapes.use_duck_shape = False  # lengths that are equal in the first batch will not stay so
             compiled[backend] = torch.compile(function, dynamic=True, backend=backend)
         try:
             return compiled[backend](*args, **kwargs)

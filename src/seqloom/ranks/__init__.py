@@ -1,1 +1,1 @@
-"""Several processes that train one model: who they are, what each computes, and what becomes of one that is lost."""
+"""Several processes that train one model or predict with it: who they are, what each does, and what if one is lost."""

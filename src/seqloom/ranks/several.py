@@ -7,7 +7,7 @@ import json
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from itertools import accumulate
 from types import TracebackType
@@ -31,25 +31,26 @@ T = TypeVar("T")
 TIMEOUT = 120.0  # seconds, until the recipe is known
 STUCK = 10  # times the timeout: a rank that lives but does not come
 BUCKET = 1 << 24  # numbers that are summed at a time
+GOES_ON = "the same command goes on from the last checkpoint; torchrun --max-restarts 3 does so by itself"
 REASONS = (None, "preempted", "interrupted")
 
 
 @contextmanager
-def joined() -> Iterator[Group]:
-    """The group that this process was launched into, or the one that is alone."""
+def joined(fix: str = GOES_ON) -> Iterator[Group]:
+    """The group that this process was launched into, or the one that is alone; `fix`: what to do if a rank is lost."""
     launch = launched()
     if launch is None:
         yield ALONE
         return
-    with Several(launch) as group:
+    with Several(launch, fix) as group:
         yield group
 
 
 class Several(Group):
     """`with Several(launch) as group:` meets the others, and tells them how this process ended."""
 
-    def __init__(self, launch: Launch) -> None:
-        self.launch = launch
+    def __init__(self, launch: Launch, fix: str = GOES_ON) -> None:
+        self.launch, self.fix = launch, fix
         self.rank, self.size = launch.rank, launch.size
         self._turns = 0  # of `gather`
         self._vote: tuple[Tensor, dist.Work | None] | None = None
@@ -68,7 +69,7 @@ class Several(Group):
             raise SeqloomError("E_WORKER", what, where="ranks", fix=fix) from None
         place = meet(PrefixStore("seqloom", first), self.rank, self.size, STUCK * TIMEOUT / 2)
         self.store = PrefixStore(place, first)
-        self.watch = Watch(launch, PrefixStore(place, second), TIMEOUT)
+        self.watch = Watch(launch, PrefixStore(place, second), TIMEOUT, self.fix)
         self.watch.sign()
         for rank in range(self.size):
             self._wait_for(f"sign/{rank}")
@@ -82,18 +83,21 @@ class Several(Group):
         if error is not None:
             atexit.register(_end_at_last)
         self.watch.end(code, name)
-        if self.launch.leads and not self.launch.hosted:
-            self._stay_for_the_others()
-        if isinstance(error, SeqloomError) and self.rank:
-            self._leave_it_to_the_first(error)
+        if self.launch.leads:
+            if not self.launch.hosted:
+                self._stay_for_the_others()
+            return
+        try:
+            if isinstance(error, SeqloomError):
+                self._leave_it_to_the_first(error)
+        finally:
+            with suppress(RuntimeError):  # the meeting place is gone
+                self.store.set(f"left/{self.rank}", "")
 
     def _stay_for_the_others(self) -> None:
         """The meeting place ends with this process: first let the others read how."""
         until = time.monotonic() + 3 * BEAT
-        while time.monotonic() < until:
-            signs = self.store.multi_get([f"sign/{rank}" for rank in range(self.size)])
-            if all(json.loads(sign)["end"] is not None for sign in signs):
-                return
+        while time.monotonic() < until and not self.store.check([f"left/{rank}" for rank in range(1, self.size)]):
             time.sleep(LOOK)
 
     def _leave_it_to_the_first(self, error: SeqloomError) -> None:
@@ -260,7 +264,7 @@ class Several(Group):
             found = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.size)]
             dist.all_gather(found, nn.functional.pad(data, (0, longest - len(data))))
             whole = zip(found, sizes, strict=True)
-            return [json.loads(bytes(text[: int(size)].tolist())) for text, size in whole]
+            return [json.loads(text[: int(size)].numpy().tobytes()) for text, size in whole]
 
     def values(self, mine: Mapping[str, float]) -> dict[str, float]:
         names = sorted(mine)

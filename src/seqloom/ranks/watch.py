@@ -55,6 +55,7 @@ class Watch:
     launch: Launch
     store: Store
     timeout: float
+    fix: str = ""  # what to do where a rank was lost
     tell: Callable[[str], None] = lambda line: _say(line)
     step: int | None = None
     _heard: dict[int, _Heard] = field(default_factory=dict)
@@ -116,7 +117,7 @@ class Watch:
         late = self._late()
         if late:
             return self._blame(late, "did not come to the step that the others wait in")
-        return SeqloomError("E_WORKER", f"the processes lost each other: {problem}", where="ranks", fix=_FIX)
+        return SeqloomError("E_WORKER", f"the processes lost each other: {problem}", where="ranks", fix=self.fix)
 
     def _failure(self) -> BaseException | None:
         """How another process failed; where it left the word to this one, the error that says it."""
@@ -135,7 +136,7 @@ class Watch:
         return SystemExit(error.exit_code)
 
     def _lost(self, ranks: Sequence[int], what: str) -> SeqloomError:
-        return SeqloomError("E_WORKER", f"{self._named(ranks)} {what}", where="ranks", fix=_FIX)
+        return SeqloomError("E_WORKER", f"{self._named(ranks)} {what}", where="ranks", fix=self.fix)
 
     def _speaks(self, lost: Sequence[int]) -> bool:
         return self.launch.rank == min(rank for rank in range(self.launch.size) if rank not in lost)
@@ -235,9 +236,6 @@ class Watch:
         if self.launch.leads and not self.launch.hosted:
             time.sleep(3 * BEAT)
         _exit(exit_code)
-
-
-_FIX = "the same command goes on from the last checkpoint; torchrun --max-restarts 3 does so by itself"
 
 
 def ending(error: BaseException | None) -> tuple[int, str]:

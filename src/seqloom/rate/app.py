@@ -245,7 +245,7 @@ async def _refusal(request: Request, error: Exception) -> Response:
     elif isinstance(error, HTTPException) and not isinstance(error, Refusal):  # the framework's own
         error = Refusal({404: "E_NOT_FOUND", 405: "E_METHOD"}.get(error.status_code, "E_MALFORMED"), error.detail)
     elif isinstance(error, SeqloomError):
-        logs.note("refused", code=error.code, what=error.what)
+        logs.note("refused", code=error.code)
         if error.code == "E_LOCKED":
             error = Refusal("E_BUSY", error.what, fix=error.fix)
     refusal = refused(error)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from seqloom import __version__, cards
 from seqloom.api.load import load as load_model
-from seqloom.cards import Card, check_file, listed_files
+from seqloom.cards import Card, listed_files
 from seqloom.config import Plain, read_yaml, render_yaml, validated
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_folder, read_bounded, recover_folder
@@ -87,8 +87,7 @@ def find(path: str | Path) -> Path:
 def read_card(folder: Path) -> ReplyCard:
     """The card of a bundle, its files checked; E_BUNDLE or E_FORMAT where it cannot be trusted."""
     card = cards.read(folder / CARD, ReplyCard, FIX)
-    for name, file in card.files.items():
-        check_file(folder, name, file, FIX)
+    cards.check_files(folder, card, FIX)
     return card
 
 

@@ -1,11 +1,13 @@
 """What a person sees while a model trains: a live table on a terminal, plain lines elsewhere.
 
-Everything goes to stderr. Colours are rich's business, which obeys NO_COLOR; text of the user is never read as markup.
-When whoever read it is gone (a closed pipe, a lost terminal), nothing more is shown, and training goes on.
+Everything goes to stderr. Samples of the data are for a person who watches: where lines may be kept, they are of level
+debug (`seqloom --debug train`). Colours are rich's business, which obeys NO_COLOR; text of the user is never read as
+markup. When whoever read it is gone (a closed pipe, a lost terminal), nothing more is shown, and training goes on.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import time
@@ -21,6 +23,7 @@ from rich.text import Text
 from seqloom.training.events import Checkpoint, Event, Finished, Logged, Sample, Started, Validated, Validating
 from seqloom.training.observers import Stopwatch
 
+LOGGER = logging.getLogger("seqloom.training")
 PLAIN_INTERVAL = 10.0  # seconds between lines where nobody watches them live
 ROWS = 8  # of the live table
 
@@ -124,7 +127,7 @@ class Console:
         self._say(f"validated at step {event.step:,}: {values}  ({verdict})")
         if self._live is None:
             for line in _sample_lines(event.samples):
-                self._say(line)
+                LOGGER.debug(line)
 
     def _left(self, progress: float | None) -> str:
         """Time left if the rest goes as fast as what this sitting did."""

@@ -93,6 +93,7 @@ class JsonLines:
         if not _is_recorded(event):
             return
         line: dict[str, object] = {"event": type(event).__name__.lower(), **asdict(event)}
+        line.pop("samples", None)  # text of the data is for who watches, and nothing to keep
         line["elapsed"] = round(self._before + self.watch.elapsed, 3)
         if rate is not None:
             line["tokens_per_second"] = round(rate, 1)
