@@ -29,6 +29,7 @@ from seqloom.reply.prepare import Preprocess
 from seqloom.reply.sensitivity import ORDINARY, Sensitivity, Verdict
 
 HERE = Path(__file__).parent
+PARTS = ("dev", "test", "hard", "later", "fresh dev", "fresh test")
 
 
 def judged() -> Iterator[tuple[dict[str, str], Verdict]]:
@@ -85,10 +86,10 @@ def main() -> None:
     rows = list(judged())
     if asked.show:
         for row, verdict in rows:
-            if row["half"] == "dev" and verdict.sensitive == (row["kind"] == ORDINARY):
+            if row["half"] in ("dev", "fresh dev") and verdict.sensitive == (row["kind"] == ORDINARY):
                 print(f"{row['kind']}: {row['text']}  [{verdict.why}]")
     halves = {
-        half: counted([pair for pair in rows if pair[0]["half"] == half]) for half in ("dev", "test", "hard", "later")
+        half: counted([pair for pair in rows if pair[0]["half"] == half]) for half in PARTS
     }
     result = {
         "date": datetime.now(UTC).date().isoformat(),
