@@ -26,7 +26,7 @@ from pathlib import Path
 from seqloom import runtime
 from seqloom.reply.messages import Message
 from seqloom.reply.prepare import Preprocess
-from seqloom.reply.sensitivity import ORDINARY, Sensitivity, Verdict
+from seqloom.reply.sensitivity import CLASSIFIER, ORDINARY, Sensitivity, Verdict
 
 HERE = Path(__file__).parent
 PARTS = ("dev", "test", "hard", "later", "fresh dev", "fresh test")
@@ -56,7 +56,7 @@ def counted(rows: list[tuple[dict[str, str], Verdict]]) -> dict[str, object]:
         "sensitive": len(sensitive),
         "caught": len(caught),
         "caught_share": round(len(caught) / len(sensitive), 4),
-        "caught_by_rules": sum(verdict.why != "classifier" for _, verdict in caught),
+        "caught_by_rules": sum(not verdict.why.startswith(CLASSIFIER) for _, verdict in caught),
         "ordinary": len(ordinary),
         "stopped": stopped,
         "stopped_share": round(stopped / len(ordinary), 4) if ordinary else None,
