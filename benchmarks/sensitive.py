@@ -88,9 +88,7 @@ def main() -> None:
         for row, verdict in rows:
             if row["half"] in ("dev", "fresh dev") and verdict.sensitive == (row["kind"] == ORDINARY):
                 print(f"{row['kind']}: {row['text']}  [{verdict.why}]")
-    halves = {
-        half: counted([pair for pair in rows if pair[0]["half"] == half]) for half in PARTS
-    }
+    halves = {half: counted([pair for pair in rows if pair[0]["half"] == half]) for half in PARTS}
     result = {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": runtime.describe(),

@@ -2,9 +2,9 @@
 
 Rules first: phrases by category in every language (`lists/LANGUAGE/sensitive-CATEGORY.txt`, less what `harmless.txt`
 says), and numbers of cards and accounts. Then a small classifier, learned from examples in the same folder, for what no
-phrase foresaw; where a phrase of `doubtful.txt` stands, which is as often harmless as not, less is asked of it. Subject,
-own words and whatever is forwarded are read whole, not only what a model would see. It answers with a verdict and never
-with a change of the message.
+phrase foresaw in a short message; it need not be as sure where a phrase of `doubtful.txt` stands, which is as often
+harmless as not. Subject, own words and whatever is forwarded are read whole, not only what a model would see. It
+answers with a verdict and never with a change of the message.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ ORDINARY = "ordinary"
 CLASSIFIER = "classifier"
 THRESHOLD = 0.95  # of the classifier; it is weak beside the rules, so it must be sure
 DOUBTFUL = 0.75  # the same, beside a doubtful phrase
-MOST_WORDS = 60  # of a message that the classifier judges: its examples are short, and of a long mail it is sure too soon
+MOST_WORDS = (
+    60  # of a message that the classifier judges: its examples are short, and of a long mail it is sure too soon
+)
 _CARD = re.compile(r"(?<!\d)\d(?:[ -]?\d){12,18}(?!\d)")
 _IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,7}(?: ?[A-Z0-9]{1,3})?\b")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`why` names the category and the phrase, or the classifier and what helped it; empty where nothing is sensitive."""
+    """`why` names the category and the phrase, or the classifier and what helped it; it is empty for the rest."""
 
     sensitive: bool
     why: str
@@ -90,7 +92,7 @@ class Sensitivity:
         shown = spelled(text)
         for begin, end in self._harmless.spans(shown):
             shown = shown[:begin] + " " * (end - begin) + shown[end:]
-        if len(shown.split()) > MOST_WORDS:
+        if sum(word != "." for word in shown.split()) > MOST_WORDS:
             return None
         likely = self._classifier.probability(shown)
         if likely >= THRESHOLD:
