@@ -104,7 +104,7 @@ def test_beside_a_doubtful_phrase_the_classifier_need_not_be_as_sure(
     (tmp_path / "en" / "doubtful.txt").write_text("yellow letter*\n")
     gate = Sensitivity(tmp_path)
     text, plain = Message("I got some yellow letters"), Message("I got some yellow apples")
-    for likely, stopped in ((0.74, ""), (0.76, "classifier: yellow letters")):
+    for likely, stopped in ((0.69, ""), (0.71, "classifier: yellow letters")):
         monkeypatch.setattr(Classifier, "probability", lambda *_, likely=likely: likely)
         assert judged(gate, preprocess, text).why == stopped
         assert judged(gate, preprocess, plain).why == ""

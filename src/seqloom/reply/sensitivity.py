@@ -25,8 +25,8 @@ from seqloom.reply.quotes import Quotes
 CATEGORIES = ("death", "illness", "passwords", "money", "legal", "bad news")
 ORDINARY = "ordinary"
 CLASSIFIER = "classifier"
-THRESHOLD = 0.95  # of the classifier; it is weak beside the rules, so it must be sure
-DOUBTFUL = 0.75  # the same, beside a doubtful phrase
+THRESHOLD = 0.92  # of the classifier; it is weak beside the rules, so it must be sure
+DOUBTFUL = 0.7  # the same, beside a doubtful phrase
 MOST_WORDS = (
     60  # of a message that the classifier judges: its examples are short, and of a long mail it is sure too soon
 )
