@@ -1,15 +1,24 @@
-"""Does the sensitivity gate stop what it should, and nothing else? 200 sensitive messages and ordinary ones, by hand.
+"""Does the sensitivity gate stop what it should, and nothing else? Sensitive messages and ordinary ones, by hand.
 
     python benchmarks/sensitive.py [--show] [--ordinary FILE]
 
-`sensitive.tsv` was written before the lists of phrases and the classifier's examples, and neither holds a line of it.
-Its first half (dev) was looked at while the lists were made, its second half (test) only counted; these are the 200.
-But who writes both knows the one while writing the other. So there are two parts more. `hard` was written to get past
-the lists, with none of their words; the lists were widened once for what it showed, so its figure is no promise.
-`later`, 60 sensitive and 60 ordinary messages, was written after that and only counted: what the gate catches of it is
-nearest to what it will catch of yours. `--show` prints the mistakes of the dev half. `--ordinary` counts how many
-messages of a file (the first column of a TSV, plain or gzipped) the gate stops: of real mails or dialogues some are
-truly sensitive, so that is a share, and not one of mistakes.
+The lists of phrases and the classifier's examples hold no line of `sensitive.tsv`. Its parts tell how far its figures
+carry, for who writes both knows the one while writing the other:
+
+    dev, test              the 200, written before the lists; dev was looked at while they were made
+    hard                   written to get past the lists, which were then widened once for it
+    later                  60 sensitive and 60 ordinary messages, written after that; never read by who then widened the
+                           lists again, but counted three times: before, between and after
+    fresh dev, fresh test  151 and 302, the ordinary ones near to sensitive, written just before the lists were widened
+                           again, by the same hand. dev was looked at; test was only counted, as often as `later`, but
+                           its author had it in mind and some phrases recall it: its figure is no held-out one
+    indirect               78 sensitive messages, written after that to get past the lists. Its misses were read before
+                           the classifier's last examples and thresholds; no phrase was added for it
+
+So `later` is nearest to what the gate will catch of yours; `indirect` says what it makes of those that name nothing.
+`--show` prints the mistakes of the dev parts. `--ordinary` counts how many messages of a file (the first column of a
+TSV, plain or gzipped) the gate stops: of real mails or dialogues some are truly sensitive, so that is a share, and not
+one of mistakes.
 """
 
 from __future__ import annotations
@@ -26,9 +35,10 @@ from pathlib import Path
 from seqloom import runtime
 from seqloom.reply.messages import Message
 from seqloom.reply.prepare import Preprocess
-from seqloom.reply.sensitivity import ORDINARY, Sensitivity, Verdict
+from seqloom.reply.sensitivity import CLASSIFIER, ORDINARY, Sensitivity, Verdict
 
 HERE = Path(__file__).parent
+PARTS = ("dev", "test", "hard", "later", "fresh dev", "fresh test", "indirect")
 
 
 def judged() -> Iterator[tuple[dict[str, str], Verdict]]:
@@ -55,7 +65,7 @@ def counted(rows: list[tuple[dict[str, str], Verdict]]) -> dict[str, object]:
         "sensitive": len(sensitive),
         "caught": len(caught),
         "caught_share": round(len(caught) / len(sensitive), 4),
-        "caught_by_rules": sum(verdict.why != "classifier" for _, verdict in caught),
+        "caught_by_rules": sum(not verdict.why.startswith(CLASSIFIER) for _, verdict in caught),
         "ordinary": len(ordinary),
         "stopped": stopped,
         "stopped_share": round(stopped / len(ordinary), 4) if ordinary else None,
@@ -75,7 +85,7 @@ def share_of(path: Path, most: int = 2_000) -> dict[str, object]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--show", action="store_true", help="print the mistakes of the dev half")
+    parser.add_argument("--show", action="store_true", help="print the mistakes of the dev parts")
     parser.add_argument("--ordinary", type=Path, help="count what is stopped of a file of messages")
     parser.add_argument("--output", type=Path, default=HERE / "results" / "sensitive.json")
     asked = parser.parse_args()
@@ -85,11 +95,9 @@ def main() -> None:
     rows = list(judged())
     if asked.show:
         for row, verdict in rows:
-            if row["half"] == "dev" and verdict.sensitive == (row["kind"] == ORDINARY):
+            if row["half"] in ("dev", "fresh dev") and verdict.sensitive == (row["kind"] == ORDINARY):
                 print(f"{row['kind']}: {row['text']}  [{verdict.why}]")
-    halves = {
-        half: counted([pair for pair in rows if pair[0]["half"] == half]) for half in ("dev", "test", "hard", "later")
-    }
+    halves = {half: counted([pair for pair in rows if pair[0]["half"] == half]) for half in PARTS}
     result = {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": runtime.describe(),

@@ -15,10 +15,10 @@ from screens import HERE, browser
 from selenium.webdriver.common.by import By
 
 from seqloom.serve.app import guarded
-from seqloom.serve.replying import opened
 from seqloom.serve.runs import Opening, Runs
 from seqloom.serve.server import Server
 from seqloom.serve.service import Service
+from seqloom.serve.smart_reply import opened
 from seqloom.web.listening import Address
 
 SIZE = (1100, 1500)

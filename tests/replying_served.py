@@ -12,20 +12,27 @@ import httpx
 
 from replying import replying
 from seqloom.serve.app import guarded
+from seqloom.serve.keys import Keys
 from seqloom.serve.limits import Limits
-from seqloom.serve.replying import opened
 from seqloom.serve.runs import Opening, Runs
 from seqloom.serve.server import Server
 from seqloom.serve.service import Service
+from seqloom.serve.smart_reply import opened
 from seqloom.web.listening import Address
 
 
 @contextmanager
-def serving_replies(*runs: Path, log: Path | None = None) -> Iterator[httpx.Client]:
-    """A client of a server for the run of `replying`, and for these."""
-    service = Service.of(Runs(runs, Opening("cpu", 1)), Limits(rate="none"))
+def serving_replies(
+    *runs: Path,
+    log: Path | None = None,
+    run: Path | None = None,
+    limits: Limits | None = None,
+    keys: Keys | None = None,
+) -> Iterator[httpx.Client]:
+    """A client of a server for a Smart Reply, the one of `replying` or `run`, and for other runs."""
+    service = Service.of(Runs(runs, Opening("cpu", 1)), limits or Limits(rate="none"), keys=keys)
     listener = Address(port=0).bound()
-    server = Server(guarded(service, replying=opened([replying()], log, "cpu", 1)), drain=0.0)
+    server = Server(guarded(service, replying=opened([run or replying()], log, "cpu", 1)), drain=0.0)
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
     while not server.started:

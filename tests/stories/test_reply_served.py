@@ -14,7 +14,7 @@ from replying import replying
 from replying_served import serving_replies
 from seqloom.errors import SeqloomError
 from seqloom.reply import bundle, feedback
-from seqloom.serve.replying import Replying, is_reply, opened
+from seqloom.serve.smart_reply import Replying, is_reply, opened
 from serving import serving
 
 QUESTION = "are you coming to the party tonight?"

@@ -97,6 +97,29 @@ def test_the_classifier_is_asked_where_no_rule_holds(
     assert judged(gate, preprocess, Message(text)) == Verdict(True, "classifier")
 
 
+def test_beside_a_doubtful_phrase_the_classifier_need_not_be_as_sure(
+    tmp_path: Path, preprocess: Preprocess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "en").mkdir()
+    (tmp_path / "en" / "doubtful.txt").write_text("yellow letter*\n")
+    gate = Sensitivity(tmp_path)
+    text, plain = Message("I got some yellow letters"), Message("I got some yellow apples")
+    for likely, stopped in ((0.69, ""), (0.71, "classifier: yellow letters")):
+        monkeypatch.setattr(Classifier, "probability", lambda *_, likely=likely: likely)
+        assert judged(gate, preprocess, text).why == stopped
+        assert judged(gate, preprocess, plain).why == ""
+    monkeypatch.setattr(Classifier, "probability", lambda *_: 0.96)
+    assert judged(gate, preprocess, plain).why == "classifier"
+
+
+def test_the_classifier_keeps_silent_about_long_messages(
+    gate: Sensitivity, preprocess: Preprocess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Classifier, "probability", lambda *_: 1.0)
+    assert judged(gate, preprocess, Message("apples and pears " * 20)).sensitive
+    assert not judged(gate, preprocess, Message("apples and pears " * 21)).sensitive
+
+
 def test_the_classifier_tells_its_examples_apart() -> None:
     sad = ["the house is gone", "he is gone for ever", "everything is lost"]
     glad = ["the house is lovely", "he is here for lunch", "everything is fine"]
@@ -214,7 +237,12 @@ def test_bad_examples_are_refused(tmp_path: Path) -> None:
 def test_every_language_has_every_list() -> None:
     lists = Lists()
     names = ["greetings", "hellos", "closings", "signatures", "quotes", "forwards", "headers", "months", "blocked"]
-    names += ["harmless", "sensitive-examples", *("sensitive-" + one.replace(" ", "-") for one in CATEGORIES)]
+    names += [
+        "harmless",
+        "doubtful",
+        "sensitive-examples",
+        *("sensitive-" + one.replace(" ", "-") for one in CATEGORIES),
+    ]
     for language in ("en", "pt", "es"):
         for name in names:
             assert lists.entries(language, name), (language, name)

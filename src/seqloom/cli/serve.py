@@ -58,11 +58,11 @@ def command(
     from seqloom.serve.batcher import Pace
     from seqloom.serve.keys import Keys
     from seqloom.serve.limits import Limits, checked_rate
-    from seqloom.serve.replying import is_reply
-    from seqloom.serve.replying import opened as opened_reply
     from seqloom.serve.runs import Opening, Runs
     from seqloom.serve.server import Server, prepare
     from seqloom.serve.service import Service
+    from seqloom.serve.smart_reply import is_reply
+    from seqloom.serve.smart_reply import opened as opened_reply
     from seqloom.web import logs
     from seqloom.web.listening import Address
 

@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 BUCKETS = 1 << 13
-RIDGE = 0.1
+PIECE = 4  # letters of a piece of a word
+RIDGE = 0.03
 ROUNDS = 30
 MOST_WORDS = 400  # of a text that are looked at
 
@@ -40,11 +41,14 @@ class Classifier:
 
 
 def features(text: str) -> Floats:
-    """Hashed words, pairs of words and beginnings of words of a spelled text, as a vector of length 1."""
+    """Hashed words, pairs of words, beginnings and pieces of words of a spelled text, as a vector of length 1."""
     words = [word for word in text.split() if word != "."][:MOST_WORDS]
     words = ["#" if word[0].isdigit() else word for word in words]
     grams = [*words, *(f"{a} {b}" for a, b in pairwise(words))]
     grams += [f"{word[:5]}-" for word in words if len(word) > 5]
+    for word in words:  # what forms of one word share: its pieces, with its ends marked
+        marked = f"<{word}>"
+        grams += [f"~{marked[start : start + PIECE]}" for start in range(len(marked) - PIECE + 1) if len(word) >= PIECE]
     vector: Floats = np.zeros(BUCKETS)
     for gram in dict.fromkeys(grams):
         vector[crc32(gram.encode()) % BUCKETS] += 1.0

@@ -2,8 +2,9 @@
 
 Rules first: phrases by category in every language (`lists/LANGUAGE/sensitive-CATEGORY.txt`, less what `harmless.txt`
 says), and numbers of cards and accounts. Then a small classifier, learned from examples in the same folder, for what no
-phrase foresaw. Subject, own words and whatever is forwarded are read whole, not only what a model would see. It answers
-with a verdict and never with a change of the message.
+phrase foresaw in a short message; it need not be as sure where a phrase of `doubtful.txt` stands, which is as often
+harmless as not. Subject, own words and whatever is forwarded are read whole, not only what a model would see. It
+answers with a verdict and never with a change of the message.
 """
 
 from __future__ import annotations
@@ -23,14 +24,19 @@ from seqloom.reply.quotes import Quotes
 
 CATEGORIES = ("death", "illness", "passwords", "money", "legal", "bad news")
 ORDINARY = "ordinary"
-THRESHOLD = 0.8  # of the classifier
+CLASSIFIER = "classifier"
+THRESHOLD = 0.92  # of the classifier; it is weak beside the rules, so it must be sure
+DOUBTFUL = 0.7  # the same, beside a doubtful phrase
+MOST_WORDS = (
+    60  # of a message that the classifier judges: its examples are short, and of a long mail it is sure too soon
+)
 _CARD = re.compile(r"(?<!\d)\d(?:[ -]?\d){12,18}(?!\d)")
 _IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,7}(?: ?[A-Z0-9]{1,3})?\b")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`why` names the category and the phrase, or the classifier; it is empty where nothing is sensitive."""
+    """`why` names the category and the phrase, or the classifier and what helped it; it is empty for the rest."""
 
     sensitive: bool
     why: str
@@ -45,6 +51,7 @@ class Sensitivity:
         added = {category: [] for category in CATEGORIES} if extra is None else _added(extra)
         self._rules = {category: self._phrases(_file(category), added[category]) for category in CATEGORIES}
         self._harmless = self._phrases("harmless", [])
+        self._doubtful = self._phrases("doubtful", [])
 
     def _phrases(self, name: str, more: list[str]) -> Phrases:
         found = list(more)
@@ -77,12 +84,21 @@ class Sensitivity:
         text = "\n".join(part for part in (cleaned(message.subject), own or body, parts.forwarded) if part)
         why = self.rule(text)
         if why is None and prepared.text:
-            shown = spelled(f"{cleaned(message.subject)}\n{own}")
-            for begin, end in self._harmless.spans(shown):
-                shown = shown[:begin] + " " * (end - begin) + shown[end:]
-            if self._classifier.probability(shown) >= THRESHOLD:
-                why = "classifier"
+            why = self.learned(f"{cleaned(message.subject)}\n{own}")
         return Verdict(why is not None, why or "")
+
+    def learned(self, text: str) -> str | None:
+        """`classifier`, with the doubtful phrase that lowered its threshold, where it is sure enough."""
+        shown = spelled(text)
+        for begin, end in self._harmless.spans(shown):
+            shown = shown[:begin] + " " * (end - begin) + shown[end:]
+        if sum(word != "." for word in shown.split()) > MOST_WORDS:
+            return None
+        likely = self._classifier.probability(shown)
+        if likely >= THRESHOLD:
+            return CLASSIFIER
+        doubtful = self._doubtful.first(shown)
+        return f"{CLASSIFIER}: {doubtful}" if doubtful is not None and likely >= DOUBTFUL else None
 
     def rule(self, text: str) -> str | None:
         """`category: phrase` of the first rule that holds."""

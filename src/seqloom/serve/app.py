@@ -13,11 +13,12 @@ from starlette.responses import JSONResponse
 
 from seqloom import __version__
 from seqloom.errors import SeqloomError
-from seqloom.serve.guard import ASKING, CONTRACT, Guard
+from seqloom.serve.guard import ASKING, CONTRACT, REPLYING, Guard
 from seqloom.serve.libretranslate import ContractError, LibreTranslate, in_contract
 from seqloom.serve.page import PATHS, Page
-from seqloom.serve.replying import Replying, ReplyRoutes
+from seqloom.serve.replying import ReplyRoutes
 from seqloom.serve.service import Service
+from seqloom.serve.smart_reply import Replying
 from seqloom.serve.v1 import V1
 from seqloom.web import logs
 from seqloom.web.refusals import Refusal, invalid, refused
@@ -25,11 +26,11 @@ from seqloom.web.refusals import Refusal, invalid, refused
 
 def guarded(service: Service, names: Collection[str] = (), replying: Replying | None = None) -> Guard:
     """The whole of a server, ready for uvicorn. `names` are further ones that it is reached by."""
-    service.replies = replying is not None
+    service.replying = replying
     app = FastAPIOffline(title="seqloom", version=__version__, openapi_url="/v1/openapi.json", redoc_url=None)
     app.include_router(LibreTranslate(service).router)
     app.include_router(V1(service).router)
-    app.include_router(ReplyRoutes(service, replying).router)
+    app.include_router(ReplyRoutes(service).router)
     app.include_router(Page(replies_only=replying is not None and not service.runs.names).router)
     Upkeep(service).join(app)
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -37,7 +38,7 @@ def guarded(service: Service, names: Collection[str] = (), replying: Replying | 
     app.add_exception_handler(SeqloomError, _refusal)
     app.add_exception_handler(Exception, _refusal)  # our own mistakes, which the guard logs
     routes = {str(getattr(route, "path", "")) for route in app.routes}
-    routes |= {*CONTRACT, *ASKING, *PATHS, "/v1/models", "/v1/reply", "/v1/reply/feedback"}
+    routes |= {*CONTRACT, *ASKING, *REPLYING, *PATHS, "/v1/models"}
     return Guard(app, service, routes, tuple(name.lower() for name in names))
 
 

@@ -23,7 +23,9 @@ from seqloom.web.refusals import Refusal, refused
 CONTRACT = ("/translate", "/detect", "/languages", "/frontend/settings", "/health")  # those of LibreTranslate
 OPEN = (*CONTRACT, "/ready", "/v1/openapi.json")  # that need no key of /v1
 UPLOADS = ("/v1/predict/file", "/v1/explain/file")
-ASKING = ("/translate", "/v1/predict", "/v1/score", "/v1/explain", "/v1/neighbours", "/v1/rank", *UPLOADS)  # a model
+# those that a model answers
+ASKING = ("/translate", "/v1/predict", "/v1/score", "/v1/explain", "/v1/neighbours", "/v1/rank", "/v1/reply", *UPLOADS)
+REPLYING = ("/v1/reply", "/v1/reply/feedback")  # a Smart Reply
 MOST_UPLOADS = 16  # of the largest size may be in memory at once, until they are answered
 VERBS = ("GET", "HEAD", "POST", "OPTIONS")
 ELSEWHERE = "pages of another origin may use the routes of /translate only"
@@ -94,7 +96,9 @@ class Guard:
         headers, path = Headers(scope=scope), scope["path"]
         try:
             refuse_large(headers, cap(path, self.service.limits))
-            if path in ASKING:  # before anything is read: under a flood refusals must cost little
+            if (
+                path in ASKING and scope["method"] == "POST"
+            ):  # before anything is read: under a flood refusals must cost little
                 self.service.batcher.refuse_full()
             if path in UPLOADS:
                 self._refuse_crowd()
@@ -103,6 +107,8 @@ class Guard:
             refuse_foreign(headers, self.names, ELSEWHERE)
             if (path.startswith("/v1/") and path not in OPEN) or path == "/metrics":
                 self.service.admit(_key(headers), address(scope))
+            if path in REPLYING:
+                self.service.smart_reply  # noqa: B018 - where there is none, no body is read
             if path.startswith("/v1/") and scope["method"] == "POST":
                 refuse_other_types(headers, *(FORM if path in UPLOADS else JSON))
         except Refusal as refusal:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from fastapi import APIRouter
@@ -20,40 +18,13 @@ from starlette.responses import JSONResponse, Response
 
 from seqloom import wording
 from seqloom.config import Plain
-from seqloom.errors import SeqloomError
-from seqloom.reply import bundle, feedback
+from seqloom.reply import feedback
 from seqloom.reply.messages import Message, looks_like_mail, read_chat, read_mail
-from seqloom.reply.replier import Replier, Suggestions
+from seqloom.reply.replier import Suggestions
 from seqloom.serve.asked import Asked
 from seqloom.serve.batcher import Question
 from seqloom.serve.service import Service, while_there
 from seqloom.web.refusals import Refusal
-
-
-@dataclass(frozen=True)
-class Replying:
-    """A Smart Reply that is served, and where its log goes."""
-
-    replier: Replier
-    name: str
-    log: Path | None = None
-
-
-def is_reply(path: Path) -> bool:
-    """Was this folder filled by `seqloom reply train`?"""
-    return (path / bundle.FOLDER / bundle.CARD).is_file() or (path / bundle.CARD).is_file()
-
-
-def opened(paths: Sequence[Path], log: Path | None, device: str, threads: int | None) -> Replying | None:
-    """The one Smart Reply among the runs to serve; E_USAGE where there are two, or a log and none."""
-    if not paths:
-        if log is not None:
-            raise SeqloomError("E_USAGE", "--reply-log without a run of Smart Reply", fix="serve one: 'seqloom reply'")
-        return None
-    if len(paths) > 1:
-        what = f"{len(paths)} runs of Smart Reply, and one is served at a time"
-        raise SeqloomError("E_USAGE", what, where=str(paths[1]), fix="leave one out")
-    return Replying(bundle.load(paths[0], device=device, threads=threads), paths[0].resolve().name, log)
 
 
 class ReplyRequest(Asked):
@@ -78,23 +49,17 @@ class FeedbackRequest(Asked):
 class ReplyRoutes:
     """The routes of one service; without a Smart Reply each says so."""
 
-    def __init__(self, service: Service, replying: Replying | None) -> None:
-        self.service, self.replying = service, replying
+    def __init__(self, service: Service) -> None:
+        self.service = service
         self.router = APIRouter(prefix="/v1/reply")
         self.router.add_api_route("", self.about, methods=["GET"], response_model=None)
         self.router.add_api_route("", self.reply, methods=["POST"], response_model=None)
         self.router.add_api_route("/feedback", self.feedback, methods=["POST"], response_model=None)
 
-    def _served(self) -> Replying:
-        if self.replying is None:
-            fix = "'seqloom reply train' makes one, and 'seqloom serve' takes its folder"
-            raise Refusal("E_NOT_FOUND", "no Smart Reply is served here", fix=fix)
-        return self.replying
-
     async def about(self) -> Response:
         """What is served: how many replies, in which languages, and whether a log is kept."""
-        served = self._served()
-        replier = served.replier
+        served = self.service.smart_reply
+        replier = served.loaded
         told: dict[str, Plain] = {
             "model": served.name,
             "replies": len(replier.responses),
@@ -107,20 +72,20 @@ class ReplyRoutes:
 
     async def reply(self, request: Request, asked: ReplyRequest) -> Response:
         """At most three replies of different intents, or none and the reason; and how that came about."""
-        served = self._served()
+        served = self.service.smart_reply
         characters = self.service.limits.refuse_texts([asked.message + asked.subject])
-        message = _message(asked)
+        message, replier = _message(asked), served.loaded  # of this moment: another may take its place meanwhile
 
         def answer(every: Sequence[Message]) -> list[Suggestions]:
-            return served.replier.suggest_all(every, asked.anyway)
+            return replier.suggest_all(every, asked.anyway)
 
-        question = Question(("reply", id(served), asked.anyway), [message], characters, answer)
+        question = Question(("reply", id(replier), asked.anyway), [message], characters, answer)
         (found,) = await while_there(request, self.service.batcher.ask(question))
         return JSONResponse({"model": served.name, **found.as_dict()})
 
     async def feedback(self, asked: FeedbackRequest) -> Response:
         """A line in the log, where one is kept. Nothing is sent to anybody."""
-        served = self._served()
+        served = self.service.smart_reply
         if served.log is None:
             fix = "whoever serves may name one: seqloom serve RUN --reply-log FILE"
             raise Refusal("E_VALUE", "this server keeps no log", fix=fix)

@@ -15,9 +15,8 @@ from seqloom.api.model import Model
 from seqloom.api.retriever import Retriever, load_retriever, ranks
 from seqloom.bundle import CARD
 from seqloom.errors import SeqloomError, nearest
+from seqloom.serve.kept import Kept, Mark, Reloadable, mark_of
 from seqloom.web.refusals import Refusal
-
-Mark = tuple[int, int, int]  # of a card: when it was written, its size, its place on disk
 
 
 @dataclass(frozen=True)
@@ -53,27 +52,26 @@ class Opening:
         return Loaded(load(path, device=self.device, threads=self.threads, int8=self.int8))
 
 
-@dataclass
-class _Served:
-    path: Path
-    loaded: Loaded
-    mark: Mark | None
-
-
 class Runs:
     """Models by the names of their runs, in the order they were given."""
 
     def __init__(self, paths: Sequence[Path], opened: Opened) -> None:
         self._opened = opened
-        self._served: dict[str, _Served] = {}
+        self._served: dict[str, Kept[Loaded]] = {}
         self._heed: Callable[[], None] | None = None
         for path in paths:
-            mark = marked(path)
-            loaded = opened(path)
-            if loaded.name in self._served:
-                what = f"two runs are called {loaded.name!r}"
+            kept = Kept(path, self._open, marked)
+            name = kept.loaded.name
+            if name in self._served:
+                what = f"two runs are called {name!r}"
                 raise SeqloomError("E_USAGE", what, where=str(path), fix="clients name runs: rename one of the folders")
-            self._served[loaded.name] = _Served(path, loaded, mark)
+            self._served[name] = kept
+
+    def _open(self, path: Path) -> Loaded:
+        loaded = self._opened(path)
+        if loaded.writer is not None:
+            loaded.writer.heed = self._heed
+        return loaded
 
     @property
     def names(self) -> list[str]:
@@ -132,21 +130,10 @@ class Runs:
         """The first that reads and writes texts of these languages."""
         return next((model for model in self.translators if languages(model) == (source, target)), None)
 
-    def changed(self) -> list[str]:
-        """Names of those whose bundle is another than the one that was loaded."""
-        return [name for name, served in self._served.items() if marked(served.path) not in (None, served.mark)]
-
-    def reload(self, name: str) -> None:
-        """Put what a run's bundle holds now in its model's place. Where that is nothing good, all stays as it is.
-
-        A bundle that was refused is not tried again until it changes.
-        """
-        served = self._served[name]
-        served.mark = marked(served.path)
-        loaded = self._opened(served.path)
-        if loaded.writer is not None:
-            loaded.writer.heed = self._heed
-        served.loaded = loaded
+    @property
+    def kept(self) -> list[tuple[str, Reloadable]]:
+        """Every run by its name, to be watched and loaded anew."""
+        return list(self._served.items())
 
 
 def languages(model: Model) -> tuple[str, str]:
@@ -156,7 +143,6 @@ def languages(model: Model) -> tuple[str, str]:
 def marked(path: Path) -> Mark | None:
     """What tells one bundle of a run from the next."""
     try:
-        found = (find_bundle(path) / CARD).stat()
-    except (OSError, SeqloomError):
+        return mark_of(find_bundle(path) / CARD)
+    except SeqloomError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from seqloom.errors import SeqloomError
 from seqloom.serve.guard import Guard
+from seqloom.serve.kept import Reloadable
 from seqloom.serve.service import Service
 from seqloom.web import logs
 from seqloom.web.listening import Listening
@@ -62,23 +63,23 @@ class Server(Listening):
 
     def reload_all(self) -> None:
         """Load every run anew, without a pause."""
-        names = self.service.runs.names
-        threading.Thread(target=self._reload, args=(names,), daemon=True).start()
+        threading.Thread(target=self._reload, args=(self.service.kept,), daemon=True).start()
 
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
-            await asyncio.to_thread(self._reload, self.service.runs.changed())
+            changed = [(name, kept) for name, kept in self.service.kept if kept.changed]
+            await asyncio.to_thread(self._reload, changed)
 
-    def _reload(self, names: list[str]) -> None:
-        for name in names:
+    def _reload(self, every: list[tuple[str, Reloadable]]) -> None:
+        for name, kept in every:
             with self._loading:
-                self._reload_one(name)
+                self._reload_one(name, kept)
 
-    def _reload_one(self, name: str) -> None:
+    def _reload_one(self, name: str, kept: Reloadable) -> None:
         """A run that cannot be loaded leaves the one that is served where it is."""
         try:
-            self.service.runs.reload(name)
+            kept.reload()
         except SeqloomError as error:
             logs.note("reload refused", run=name, code=error.code, what=error.what, where=error.where)
             self.service.figures.reload("refused")

@@ -20,9 +20,11 @@ from seqloom.data.readers import Example
 from seqloom.errors import SeqloomError
 from seqloom.serve.batcher import Batcher, Pace, Question
 from seqloom.serve.figures import Figures
+from seqloom.serve.kept import Reloadable
 from seqloom.serve.keys import Keys
 from seqloom.serve.limits import Limits, Rates
 from seqloom.serve.runs import Runs
+from seqloom.serve.smart_reply import Replying
 from seqloom.web.refusals import Refusal
 
 T = TypeVar("T")
@@ -47,7 +49,7 @@ class Service:
     draining: bool = False  # it ends soon: nobody new should come
     at_home: bool = False  # only whoever sits at this machine asks: where runs lie is no secret
     shows_examples: bool = False  # training examples may be shown
-    replies: bool = False  # a Smart Reply is served as well, with a page of its own
+    replying: Replying | None = None  # a Smart Reply that is served as well, with a page of its own
 
     @staticmethod
     def of(
@@ -65,6 +67,19 @@ class Service:
         figures.waiting_is(lambda: batcher.waiting)
         runs.heed(batcher.heed)
         return Service(runs, batcher, chosen, Rates(chosen.rate), figures, keys, deterministic)
+
+    @property
+    def kept(self) -> list[tuple[str, Reloadable]]:
+        """All that is served, by name, to be watched and loaded anew."""
+        return [*self.runs.kept, *([] if self.replying is None else [(self.replying.name, self.replying)])]
+
+    @property
+    def smart_reply(self) -> Replying:
+        """E_NOT_FOUND where none is served."""
+        if self.replying is None:
+            fix = "'seqloom reply train' makes one, and 'seqloom serve' takes its folder"
+            raise Refusal("E_NOT_FOUND", "no Smart Reply is served here", fix=fix)
+        return self.replying
 
     @property
     def ready(self) -> bool:

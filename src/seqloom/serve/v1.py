@@ -251,7 +251,7 @@ class V1:
     async def models(self) -> Response:
         """The runs that are served here, and how much may be asked of them."""
         told = [{**_about(loaded), **self._home(path)} for path, loaded in self.service.runs.loaded]
-        shows = {"examples": self.service.shows_examples, "reply": self.service.replies}
+        shows = {"examples": self.service.shows_examples, "reply": self.service.replying is not None}
         return JSONResponse({"models": told, "limits": self.service.limits.model_dump(), **shows})
 
     def _home(self, path: Path) -> dict[str, Plain]:
