@@ -19,6 +19,7 @@ from seqloom.config import read_yaml
 ROOT = Path(__file__).parents[1]
 README, ALL = ROOT / "README.md", ROOT / "docs" / "results.md"
 PEERS, GPU = "benchmarks/results/peers.json", "benchmarks/results/gpu.json"
+LOAD, START = "benchmarks/results/load.json", "benchmarks/results/start.json"
 TOLD = (  # result files that the README shows
     "demo-pronunciation",
     "demo-dates",
@@ -352,7 +353,50 @@ def gpu(some: bool = False) -> list[str]:
     ]
 
 
-BLOCKS = {"results": results, "peers": peers, "gpu": gpu}
+def served(some: bool = False) -> list[str]:
+    """What a server bears, and how long a process takes that is started for one line."""
+    load, start = (json.loads((ROOT / file).read_text()) for file in (LOAD, START))
+    usual, over, soak, seconds = load["70 % of peak"], load["3 x peak"], load["soak"], start["seconds"]
+    own = seconds["one line"] - seconds["import torch"]
+    told = {
+        "most lines a second of a server on one core": (
+            f"{load['peak']}, {100 * load['peak / offline']:.0f} % of batched prediction on that core",
+            LOAD,
+            load,
+        ),
+        "at 70 % of that": (
+            f"{usual['failed'] + usual['refused']} errors; p50 {usual['p50_ms']:.0f} ms, p99 {usual['p99_ms']:.0f} ms",
+            LOAD,
+            load,
+        ),
+        "at three times that": (
+            f"{100 * load['goodput at 3 x / peak']:.0f} % of the most are answered; the others are refused within "
+            f"{over['refused_p99_ms']:.0f} ms (p99)",
+            LOAD,
+            load,
+        ),
+        "ten minutes at half of it": (
+            f"{soak['answered']:,} lines, {soak['failed']} errors; memory {soak['mb_before']:,.0f} MB before, "
+            f"{soak['mb_after']:,.0f} MB after",
+            LOAD,
+            load,
+        ),
+        "one line, by a process of its own": (
+            f"{seconds['one line']:.1f} s, of which torch takes {seconds['import torch']:.1f} s, seqloom {own:.1f} s; "
+            f"by `--engine ctranslate2` {seconds['one line, --engine ctranslate2']:.1f} s",
+            START,
+            start,
+        ),
+        "`seqloom --help`": (f"{seconds['seqloom --help']:.1f} s", START, start),
+    }
+    return [
+        "| a Transformer of 3 + 3 layers, beam 5 | seen | measured |",
+        "|---|---|---|",
+        *(f"| {what} | {seen} | [{of['date']}]({file}) |" for what, (seen, file, of) in told.items()),
+    ]
+
+
+BLOCKS = {"results": results, "peers": peers, "gpu": gpu, "served": served}
 
 
 def written(text: str, some: bool) -> str:
