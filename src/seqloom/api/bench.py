@@ -17,8 +17,9 @@ import torch
 
 from seqloom import runtime
 from seqloom.api.asked import Asked
-from seqloom.api.engine import ENGINE, Engine, load_engine
+from seqloom.api.engine import Engine, load_engine
 from seqloom.api.export import ONNX, load_onnx
+from seqloom.api.exported import ENGINE
 from seqloom.api.load import load
 from seqloom.api.model import Model
 from seqloom.api.options import Options

@@ -10,73 +10,39 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, overload
-
-from pydantic import Field
+from typing import TYPE_CHECKING, Any, overload
 
 from seqloom import cards
 from seqloom.api.asked import Asked
+from seqloom.api.exported import (
+    CARD,
+    ENGINE,
+    FIX,
+    EngineCard,
+    Taken,
+    find_engine,
+    refuse_missing,
+    refuse_stale,
+    spelled,
+)
 from seqloom.api.predictions import Output, Prediction, answered, passed_over
 from seqloom.api.reading import CHUNK_LINES, Piece, Place, Reader
-from seqloom.config import Kind, Settings, kind_of, validated
-from seqloom.data.codec import TextCodec
+from seqloom.config import kind_of, validated
 from seqloom.data.codecs import Codecs, Encoded
 from seqloom.data.examples import Inputs
 from seqloom.errors import SeqloomError
-from seqloom.files import read_json
-from seqloom.metrics.calibration import Calibration
 from seqloom.search.hypotheses import LENGTHS
-from seqloom.search.limits import MOST_TOKENS, Limits
-from seqloom.specials import EOS, SPECIALS, UNK, UNSPEAKABLE
+from seqloom.search.limits import Limits
+from seqloom.specials import EOS, UNK, UNSPEAKABLE
 
 if TYPE_CHECKING:
     from ctranslate2 import AsyncTranslationResult, Translator
 
-CARD = "engine.json"
-ENGINE = "ctranslate2"
-FIX = "'seqloom export RUN --to ctranslate2' makes one"
-MAX_CARD_BYTES = 16_000_000
 GROUP = 256  # texts that are read before the library is asked for them
 CACHED = 512  # source tokens of a batch on a CPU: with more, each takes longer
 PADDED = 1.15  # what a batch is larger than its tokens, when work is shared out
-
-
-class Taken(Settings):
-    """What an engine takes from the run that it was made of."""
-
-    engine: Literal["ctranslate2"] = "ctranslate2"
-    name: str
-    languages: dict[str, str] = Field(default_factory=dict)
-    quantised: str | None = None
-    parameters: int = Field(0, ge=0, le=10**15)
-    source: TextCodec.Settings
-    target: TextCodec.Settings | None = None  # null: source and target share one
-    extras: dict[str, TextCodec.Settings] = Field(default_factory=dict)  # symbols before the source, in this order
-    beam: int = Field(5, ge=1, le=100_000)
-    length: Annotated[Settings, Kind(LENGTHS)] = LENGTHS.settings("mean")
-    limits: Limits = Limits()
-    max_source: int = Field(ge=1, le=MOST_TOKENS)
-    max_extra: int = Field(ge=1, le=MOST_TOKENS)
-    sentences_per_line: float | None = Field(None, ge=0, le=MOST_TOKENS)
-    calibration: Calibration = Calibration()
-
-    def codecs(self, folder: Path) -> Codecs:
-        source = TextCodec.load(self.source, folder / "source")
-        target = source if self.target is None else TextCodec.load(self.target, folder / "target")
-        extras = {name: TextCodec.load(settings, folder / "extras" / name) for name, settings in self.extras.items()}
-        return Codecs(source, target, extras, prefixes=list(extras))
-
-
-class EngineCard(cards.Card):
-    """The card of an exported model."""
-
-    NAME = "an exported model"
-    seqloom: str
-    weights: str  # sha256 of the weights that were exported
-    taken: Taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,19 +330,6 @@ class Engine:
         return f"Engine({self.taken.name!r}, {languages}, {ENGINE} {kept}, {self.taken.parameters:,} parameters)"
 
 
-def spelled(codecs: Codecs) -> tuple[list[str], list[str]]:
-    """Every id of source and target as a string of its own: pieces as they are, special tokens as they are shown."""
-    sides = (codecs.source.as_text().vocabulary, codecs.target.vocabulary)
-    return tuple(_distinct([vocabulary.piece(token) for token in range(len(vocabulary))]) for vocabulary in sides)  # type: ignore[return-value]
-
-
-def _distinct(pieces: list[str]) -> list[str]:
-    """A text may spell a special token; its piece is then marked."""
-    taken = set(SPECIALS)
-    ordinary = [piece + "\u2060" if piece in taken else piece for piece in pieces[len(SPECIALS) :]]
-    return [*SPECIALS, *ordinary]
-
-
 def _by_score(found: Found) -> float:
     return -found.score
 
@@ -386,42 +339,6 @@ def _grouped(places: Iterable[int], keys: Sequence[Any]) -> Iterator[tuple[Any, 
     ordered = sorted(zip(keys, places, strict=True), key=lambda pair: pair[0])
     for key, group in groupby(ordered, key=lambda pair: pair[0]):
         yield key, [place for _, place in group]
-
-
-def refuse_missing(*packages: str) -> None:
-    """E_EXTRA for a library that is not installed."""
-    for package in packages:
-        if find_spec(package) is None:
-            raise SeqloomError("E_EXTRA", f"{package} is not installed", fix="pip install 'seqloom[export]'")
-
-
-def weights_of(run: Path) -> str:
-    """The sha256 of the weights that a run or bundle folder has now, by its card; empty where there is none."""
-    for card in (run / "bundle" / "card.json", run / "card.json"):
-        if card.is_file():
-            files = read_json(card, MAX_CARD_BYTES, "a bundle's card", FIX).get("files")
-            entry = files.get("weights.safetensors") if isinstance(files, dict) else None
-            return str(entry.get("sha256")) if isinstance(entry, dict) else ""
-    return ""
-
-
-def refuse_stale(weights: str, folder: Path) -> None:
-    """E_BUNDLE where the run around an export has gone on since: its answers would be those of older weights."""
-    now = weights_of(folder.parent)
-    if weights and now and now != weights:
-        what = "the run was trained on after it was exported"
-        raise SeqloomError("E_BUNDLE", what, where=str(folder), fix="'seqloom export' again")
-
-
-def find_engine(path: str | Path) -> Path:
-    """The exported model of a run folder, or the folder itself when it is one."""
-    folder = Path(path)
-    for place in (folder / ENGINE, folder):
-        if (place / CARD).is_file():
-            return place
-    if not folder.exists():
-        raise SeqloomError("E_FILE", "no such run or exported model", where=str(folder), fix=FIX)
-    raise SeqloomError("E_BUNDLE", "this run was not exported yet", where=str(folder), fix=FIX)
 
 
 def load_engine(run: str | Path, *, device: str = "auto", threads: int | None = None, told: bool = False) -> Engine:

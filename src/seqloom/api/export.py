@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 
 from seqloom import __version__, cards
-from seqloom.api.engine import CARD, EngineCard, Taken, refuse_missing, refuse_stale, spelled, weights_of
-from seqloom.api.engine import ENGINE as CTRANSLATE2
+from seqloom.api.exported import CARD, EngineCard, Taken, refuse_missing, refuse_stale, spelled, weights_of
+from seqloom.api.exported import ENGINE as CTRANSLATE2
 from seqloom.api.load import find_bundle, load, save_codecs
 from seqloom.api.model import Model
 from seqloom.cards import listed_files

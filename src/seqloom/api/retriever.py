@@ -18,7 +18,7 @@ import torch
 from seqloom import runtime
 from seqloom.api.asked import Asked
 from seqloom.api.datasets import Datasets
-from seqloom.api.engine import weights_of
+from seqloom.api.exported import weights_of
 from seqloom.api.index import FOLDER, Index, distinct
 from seqloom.api.load import model_settings, opened
 from seqloom.api.predictions import Output, Prediction, passed_over
