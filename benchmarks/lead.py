@@ -90,16 +90,7 @@ def judged(way: Way, words: int, texts: Sequence[Document], every: bool) -> dict
     references = [[one for one in text.summaries if one.strip()] if every else [text.summaries[0]] for text in texts]
     metrics = metrics_of(METRICS, None)
     scores = evaluate_outputs(outputs, references, list(metrics.values())).scores
-    return {
-        word: {
-            "name": score.name,
-            "value": score.value,
-            "low": score.interval.low,
-            "high": score.interval.high,
-            "signature": score.signature,
-        }
-        for word, score in zip(metrics, scores, strict=True)
-    }
+    return {word: score.written() for word, score in zip(metrics, scores, strict=True)}
 
 
 def best_way(words: int, texts: Sequence[Document]) -> tuple[str, dict[str, float]]:

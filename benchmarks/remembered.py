@@ -64,16 +64,7 @@ def questions(folder: Path, part: str) -> list[Question]:
 def judged(answers: Sequence[str], asked: Sequence[Question]) -> dict[str, dict[str, object]]:
     metrics = metrics_of(METRICS, None)
     scores = evaluate_outputs(answers, [[one.answer] for one in asked], list(metrics.values())).scores
-    return {
-        kind: {
-            "name": score.name,
-            "value": score.value,
-            "low": score.interval.low,
-            "high": score.interval.high,
-            "signature": score.signature,
-        }
-        for kind, score in zip(metrics, scores, strict=True)
-    }
+    return {kind: score.written() for kind, score in zip(metrics, scores, strict=True)}
 
 
 def measured(folder: Path) -> dict[str, object]:

@@ -84,16 +84,7 @@ def main() -> None:
     protocol = Protocol(arguments.among)
     ranked, candidates = lists(model, test, protocol)
     judged = Judge(None, METRICS).outputs("TF-IDF", ranked, test)
-    scores = {
-        word: {
-            "name": score.name,
-            "value": score.value,
-            "low": score.interval.low,
-            "high": score.interval.high,
-            "signature": f"{score.signature}|{protocol.signature(candidates)}",
-        }
-        for word, score in judged.scores.items()
-    }
+    scores = {word: score.written(protocol.signature(candidates)) for word, score in judged.scores.items()}
     result = {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": runtime.describe(),

@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from PIL import Image
@@ -72,8 +74,9 @@ def rated(opened: webdriver.Chrome, link: str, number: int) -> None:
     time.sleep(0.5)
 
 
-def main() -> None:
-    folder = Path(sys.argv[1]).absolute()
+@contextmanager
+def shown(folder: Path, study: Callable[[Path], Path]) -> Iterator[tuple[webdriver.Chrome, str, Store]]:
+    """A study that is served as long as the block lasts: a browser, Anna's link, and what is written down."""
     folder.mkdir(parents=True, exist_ok=True)
     with Store(study(folder)) as store:
         address = Address(port=0)
@@ -81,14 +84,19 @@ def main() -> None:
         server = Listening(app_of(store))
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
-        light = browser(folder / "light")
-        rated(light, f"{address.url(listener)}/#{store.token('anna')}", different(store))
+        opened = browser(folder / "browser")
+        yield opened, f"{address.url(listener)}/#{store.token('anna')}", store
+        opened.quit()
+        server.should_exit = True
+        thread.join()
+
+
+def main() -> None:
+    with shown(Path(sys.argv[1]).absolute(), study) as (light, link, store):
+        rated(light, link, different(store))
         place = HERE / "rate.png"
         light.save_screenshot(str(place))
         Image.open(place).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(place, optimize=True)
-        light.quit()
-        server.should_exit = True
-        thread.join()
 
 
 if __name__ == "__main__":

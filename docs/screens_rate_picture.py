@@ -6,21 +6,18 @@ python docs/screens_rate_picture.py FOLDER   # a new folder; writes docs/rate-pi
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from itertools import islice
 from pathlib import Path
 
-from screens import browser, kept, sized
+from screens import kept, sized
+from screens_rate import shown
 from selenium.webdriver.common.action_chains import ActionChains
 
 from seqloom.api.demos.captions import scenes
-from seqloom.rate.app import app_of
 from seqloom.rate.making import Wishes, made
 from seqloom.rate.material import Sources, System, gathered
 from seqloom.rate.questions import chosen
-from seqloom.rate.store import Store
-from seqloom.web.listening import Address, Listening
 
 
 def study(folder: Path) -> Path:
@@ -42,25 +39,14 @@ def study(folder: Path) -> Path:
 
 
 def main() -> None:
-    folder = Path(sys.argv[1]).absolute()
-    folder.mkdir(parents=True, exist_ok=True)
-    with Store(study(folder)) as store:
-        address = Address(port=0)
-        listener = address.bound()
-        server = Listening(app_of(store))
-        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
-        thread.start()
-        light = browser(folder / "browser")
+    with shown(Path(sys.argv[1]).absolute(), study) as (light, link, _):
         sized(light, (1100, 700))
-        light.get(f"{address.url(listener)}/#{store.token('anna')}")
+        light.get(link)
         time.sleep(2)
         for key in ("y", "y", "1", "n"):
             ActionChains(light).send_keys(key).perform()
         time.sleep(1)
         kept(light, "rate-picture")
-        light.quit()
-        server.should_exit = True
-        thread.join()
 
 
 if __name__ == "__main__":

@@ -55,14 +55,7 @@ def scores(judge: Judge, wanted: Sequence[Restaurant], said: Sequence[str]) -> d
         for line, one in enumerate(wanted, start=1)
     ]
     return {
-        kind: {
-            "name": score.name,
-            "value": score.value,
-            "low": score.interval.low,
-            "high": score.interval.high,
-            "signature": f"{score.signature}|names:filled",
-        }
-        for kind, score in judge.outputs("filled", outputs, examples).scores.items()
+        kind: score.written("names:filled") for kind, score in judge.outputs("filled", outputs, examples).scores.items()
     }
 
 

@@ -161,16 +161,7 @@ def costs(result: LanguageEvaluation) -> dict[str, object]:
 
 
 def scores_of(result: RunEvaluation) -> dict[str, Score]:
-    return {
-        kind: {
-            "name": score.name,
-            "value": score.value,
-            "low": score.interval.low,
-            "high": score.interval.high,
-            "signature": score.signature,
-        }
-        for kind, score in result.scores.items()
-    }
+    return {kind: score.written() for kind, score in result.scores.items()}
 
 
 def means(runs: Sequence[dict[str, Score]]) -> dict[str, Score]:

@@ -25,6 +25,12 @@ class Score:
     signature: str
     higher_is_better: bool
 
+    def written(self, besides: str = "") -> dict[str, Plain]:
+        """As result files have it; `besides` is what belongs to the signature and is no part of the metric."""
+        low, high = self.interval.low, self.interval.high
+        signature = f"{self.signature}|{besides}" if besides else self.signature
+        return {"name": self.name, "value": self.value, "low": low, "high": high, "signature": signature}
+
 
 @dataclass(frozen=True)
 class Evaluation:
