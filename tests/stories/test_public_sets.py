@@ -355,3 +355,6 @@ def test_markup_that_could_swell_is_refused(tmp_path: Path) -> None:
     put(tmp_path, **{"train/one.xml": bomb})
     with pytest.raises(SeqloomError, match="declarations of its own"):
         prepare("webnlg2017", tmp_path, tmp_path / "out", any_count=True)
+    (tmp_path / "train" / "one.xml").write_bytes(bomb.encode("utf-16"))  # a parser would read it all the same
+    with pytest.raises(SeqloomError, match="not UTF-8 at byte 0"):
+        prepare("webnlg2017", tmp_path, tmp_path / "out", any_count=True)

@@ -221,9 +221,9 @@ class EncoderDecoder(Generator):
         memories: dict[str, Memory] = {"source": self.encoder(sources["source"])}
         if self.ctc is not None and listening(CTC):
             tap(CTC, self.ctc(memories["source"].states, memories["source"].mask))
-        for key, extra in self.extras.items():
+        for key, further in self.extras.items():
             name = key.removeprefix("extra_")
-            memories[name] = extra(sources[name], self.encoder)
+            memories[name] = further(sources[name], self.encoder)
         return memories if self.apart else {"source": joined([*memories.values()])}
 
     def readers(self) -> list[Encoder]:

@@ -45,6 +45,11 @@ CREATE TABLE clicks (
 );
 CREATE INDEX clicks_of ON clicks (rater, task, candidate, question);
 """
+_COUNT = "SELECT count(*) FROM clicks WHERE rater = ? AND task = ? AND candidate = ? AND question = ?"
+_NEWEST = """
+SELECT answer FROM clicks WHERE rater = ? AND task = ? AND candidate = ? AND question = ? ORDER BY id DESC LIMIT 1
+"""
+_SAVE = "INSERT INTO clicks (rater, task, candidate, question, answer, clicked_at) VALUES (?, ?, ?, ?, ?, ?)"
 
 
 @dataclass(frozen=True)
@@ -134,19 +139,15 @@ class Store:
     def save(self, rater: str, key: tuple[int, int, str], answer: Answer | None) -> None:
         """Keep a click. What is said twice is kept once, so that it may be sent again where no answer came."""
         text = None if answer is None else json.dumps(answer)
-        which = "rater = ? AND task = ? AND candidate = ? AND question = ?"
         with self._errors(), self._lock:
-            (count,) = self._file.execute(f"SELECT count(*) FROM clicks WHERE {which}", (rater, *key)).fetchone()
-            newest = f"SELECT answer FROM clicks WHERE {which} ORDER BY id DESC LIMIT 1"
-            last = self._file.execute(newest, (rater, *key)).fetchone()
+            (count,) = self._file.execute(_COUNT, (rater, *key)).fetchone()
+            last = self._file.execute(_NEWEST, (rater, *key)).fetchone()
             if (last is None and text is None) or (last is not None and last[0] == text):
                 return
             if count >= MOST_CHANGES:
                 what = f"one answer was changed {count:,} times"
                 raise SeqloomError("E_USAGE", what, fix="leave it as it is")
-            columns = "rater, task, candidate, question, answer, clicked_at"
-            values = (rater, *key, text, _now())
-            self._file.execute(f"INSERT INTO clicks ({columns}) VALUES (?, ?, ?, ?, ?, ?)", values)
+            self._file.execute(_SAVE, (rater, *key, text, _now()))
 
     def undo(self, rater: str) -> Click | None:
         """Take the rater's newest click away, and what was said before it counts again; None where there is none."""

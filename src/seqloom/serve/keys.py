@@ -24,7 +24,8 @@ CREATE TABLE IF NOT EXISTS keys (
   id TEXT PRIMARY KEY, name TEXT NOT NULL, hash BLOB NOT NULL, rate TEXT, created_at TEXT NOT NULL, revoked_at TEXT
 )
 """
-_COLUMNS = "id, name, rate, created_at, revoked_at"
+_ALL = "SELECT id, name, rate, created_at, revoked_at FROM keys ORDER BY created_at, rowid"
+_ONE = "SELECT hash, id, name, rate, created_at, revoked_at FROM keys WHERE id = ?"
 _NOBODY = bytes(32)  # what a key without a row is compared with
 
 
@@ -64,7 +65,7 @@ class Keys:
     def all(self) -> list[Key]:
         """Every key that was ever made, oldest first."""
         with self._open() as file:
-            return [Key(*row) for row in file.execute(f"SELECT {_COLUMNS} FROM keys ORDER BY created_at, rowid")]
+            return [Key(*row) for row in file.execute(_ALL)]
 
     def revoke(self, number: str) -> Key:
         """Close a key for good, from the next request on; E_USAGE where there is none of this id."""
@@ -82,7 +83,7 @@ class Keys:
         _, _, rest = given.partition("_")
         number, _, secret = rest.partition("_")
         with self._open() as file:
-            rows = file.execute(f"SELECT hash, {_COLUMNS} FROM keys WHERE id = ?", (number,)).fetchone()
+            rows = file.execute(_ONE, (number,)).fetchone()
         known = _NOBODY if rows is None else rows[0]
         opens = hmac.compare_digest(known, _hashed(secret)) and given.startswith("sl_")
         key = None if rows is None else Key(*rows[1:])

@@ -46,11 +46,14 @@ def _entries(folder: Path, seen: bool = False) -> Iterator[str]:
         raise SeqloomError("E_FILE", "no .xml files here", where=str(folder), fix=fix)
     yield HEADER
     for path in files:
-        data = read_bounded(path, MOST_BYTES)
-        if b"<!DOCTYPE" in data or b"<!ENTITY" in data:  # a few bytes could stand for gigabytes
+        try:
+            text = read_bounded(path, MOST_BYTES).decode("utf-8-sig")  # in any other form it could hide what follows
+        except UnicodeDecodeError as error:
+            raise SeqloomError("E_DATA", f"not UTF-8 at byte {error.start}", where=str(path)) from None
+        if "<!DOCTYPE" in text or "<!ENTITY" in text:  # a few bytes could stand for gigabytes
             raise SeqloomError("E_DATA", "XML with declarations of its own is not read", where=str(path))
         try:
-            root = ElementTree.fromstring(data)
+            root = ElementTree.fromstring(text)  # nosec B314: there are no entities in it
         except ElementTree.ParseError as error:
             raise SeqloomError("E_DATA", f"not XML: {error}", where=str(path)) from None
         for entry in root.iter("entry"):
@@ -59,8 +62,8 @@ def _entries(folder: Path, seen: bool = False) -> Iterator[str]:
                 continue
             triples = [_plain(one.text) for one in entry.iter("mtriple")]
             for lex in entry.iter("lex"):
-                text = lex.findtext("text") or lex.text
-                cells = (category, entry.get("eid", ""), str(len(triples)), " ; ".join(triples), _plain(text))
+                said = lex.findtext("text") or lex.text
+                cells = (category, entry.get("eid", ""), str(len(triples)), " ; ".join(triples), _plain(said))
                 yield "\t".join(cells)
 
 
