@@ -143,7 +143,7 @@ def test_self_heads(view: str, listened: bool) -> None:
     views = {
         "causal": View(causal=True),
         "masked": View(visible=torch.tensor([[True, False], [True, True]])[:, None, None]),
-        "turned": View(causal=True, turn=Rotary(Rotary.Settings(), width=4).turn(places, 2, some(1))),
+        "turned": View(causal=True, turn=Rotary(Rotary.Settings(), width=4).turn(places, 2, some(1), 4)),
         "ragged": View(visible=(torch.arange(4) <= places[..., None])[:, None], slots=places),
     }
 

@@ -7,11 +7,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from fitting import fitted
 from seqloom.api import stream
 from seqloom.api.asking import Asking
-from seqloom.api.options import Options
+from seqloom.api.options import Options, Risk
 from seqloom.api.risk import _ranked, agreements
 from seqloom.config import kind_of, validated
 from seqloom.data.codec import TextCodec
@@ -20,6 +21,7 @@ from seqloom.errors import SeqloomError
 from seqloom.metrics import METRICS
 from seqloom.search.hypotheses import Hypothesis
 from seqloom.search.loop import Limits
+from seqloom.tasks.risk import Risk as Expected
 from seqloom.tasks.transduce import SearchSettings
 
 TEXTS = ["New York is big, he said.", "the U.S. said: no", "old York, new york"] * 10
@@ -171,13 +173,23 @@ def test_what_a_beam_found_competes_and_does_not_count() -> None:
     assert [(h.tokens, h.score) for h in ranked] == [((7,), 50), ((6,), 50), ((8,), 0)], "a tie goes by text"
 
 
-@pytest.mark.parametrize("kind", [kind for kind in METRICS if kind not in ("pearson", "spearman")])  # of one: nothing
+ODD = ("pearson", "spearman", "nist")  # of one number: nothing; by nist, what is rare says more than what is common
+
+
+@pytest.mark.parametrize("kind", [kind for kind in METRICS if METRICS[kind].compares and kind not in ODD])
 def test_any_metric_prefers_what_is_like_the_others(kind: str) -> None:
     texts, _ = fitted(kind, ["the cat sat on the mat", "the cat sat on my mat", "the cat sat on the mat", "no"], [])
     worth = agreements(METRICS.build(METRICS.settings(kind)), texts[1:], texts)
     assert worth.shape == (3, 4)
     assert int(worth.mean(1).argmax()) == 1
     assert np.isfinite(worth).all()
+
+
+def test_what_looks_at_outputs_alone_is_no_agreement() -> None:
+    for kind in ("distinct_1", "distinct_2"):
+        for settings in (Risk, Expected):
+            with pytest.raises(ValidationError, match="looks at outputs alone"):
+                settings.model_validate({"metric": kind})
 
 
 # --- text that streams -------------------------------------------------------------------------------------------

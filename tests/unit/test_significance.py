@@ -12,7 +12,7 @@ from seqloom.errors import SeqloomError
 from seqloom.metrics import METRICS, Metric, significance
 from seqloom.metrics.significance import SEED, approximate_randomisation, bootstrap, paired_bootstrap
 
-KINDS = list(METRICS)
+KINDS = [kind for kind in METRICS if METRICS[kind].compares]
 
 
 def build(raw: object) -> Metric:

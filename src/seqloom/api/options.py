@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from seqloom.api.asked import Asked
 from seqloom.config import Kind, Settings, kind_of, validated
 from seqloom.errors import SeqloomError
-from seqloom.metrics import METRICS
+from seqloom.metrics import METRICS, Likeness
 from seqloom.search.strategies import STRATEGIES
 from seqloom.tasks.transduce import SearchSettings
 
@@ -27,7 +27,7 @@ class Risk(Settings):
     """
 
     samples: int = Field(32, ge=2, le=100_000)
-    metric: Annotated[Settings, Kind(METRICS)] = METRICS.settings("chrf")  # what "agree" means
+    metric: Likeness = METRICS.settings("chrf")  # what "agree" means
     beam: bool = False  # what a beam finds is a candidate as well (it counts nothing for the others)
 
 

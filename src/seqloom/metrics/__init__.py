@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from seqloom.config import Table
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from seqloom.config import Kind, Settings, Table, kind_of
 from seqloom.metrics.answers import AnswerExact, AnswerF1
 from seqloom.metrics.base import Metric
 from seqloom.metrics.cider import CiderD
@@ -52,4 +56,13 @@ METRICS: Table[Metric] = Table(
     },
 )
 
-__all__ = ["METRICS", "Metric"]
+
+def _comparing(chosen: Settings) -> Settings:
+    if not METRICS[kind_of(chosen)].compares:
+        raise ValueError(f"{kind_of(chosen)} looks at outputs alone: it cannot say how like two texts are")
+    return chosen
+
+
+Likeness = Annotated[Settings, Kind(METRICS), AfterValidator(_comparing)]  # a metric that says how like two texts are
+
+__all__ = ["METRICS", "Likeness", "Metric"]

@@ -32,6 +32,7 @@ class Metric(ABC):
     name: str
     depth: int = 0  # of ranked lists, how many places it must see at least
     higher_is_better: ClassVar[bool] = True
+    compares: ClassVar[bool] = True  # False: it looks at outputs alone, and says nothing of how right they are
     of_labels: ClassVar[bool] = False  # it reads texts as labels between white space
     of_numbers: ClassVar[bool] = False  # it reads texts as numbers
     separator: str | None = None  # between labels, where it reads texts as sets of them

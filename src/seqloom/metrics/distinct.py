@@ -28,6 +28,7 @@ class Options(Metric.Settings):
 class Distinct(Rate):
     """The share of n-grams that are not repetitions of others."""
 
+    compares = False
     order: int
 
     def __init__(self, settings: Options) -> None:

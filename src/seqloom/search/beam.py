@@ -72,8 +72,9 @@ class Beam(Strategy):
     class Settings(BeamSettings):
         kind: Literal["beam"] = "beam"
 
-    def __init__(self, settings: BeamSettings) -> None:
-        self.settings = settings
+    def __init__(self, settings: BeamSettings, retires: bool = False) -> None:
+        """`retires`: what is cut off is put away while other beams go on, and stands in the pool beside what ended."""
+        self.settings, self.retires = settings, retires
         self.hypotheses = settings.size
         self.finish = settings.finish or settings.size
         self.normalisation = LENGTHS.build(settings.length)
@@ -140,8 +141,8 @@ class Beam(Strategy):
         lengths = frontier.lengths[:, None].expand(totals.shape)
         scores = torch.where(those.ends, self.normalisation.score(totals, lengths), NEVER)
         known = frontier.endings
-        found = Endings(scores, lengths, those.parents, those.log_probs, those.advice, known.truncated)
-        endings = known.best_ended(found, self.hypotheses)
+        found = Endings(scores, lengths, those.parents, those.log_probs, those.advice, torch.zeros_like(those.ends))
+        endings = known.best(found, self.hypotheses) if self.retires else known.best_ended(found, self.hypotheses)
         return replace(frontier, endings=endings, ended=frontier.ended + those.ends.sum(1, keepdim=True))
 
     def _may_stop(self, frontier: Frontier) -> Bool[Tensor, "B"]:

@@ -47,7 +47,7 @@ class Diverse(Strategy):
         shared = {name: value for name, value in dict(settings).items() if name in BeamSettings.model_fields}
         own = -(-settings.n_best // settings.groups)  # of each group, rounded up
         shared |= {"size": settings.size // settings.groups, "n_best": own}
-        self.beam = Beam(Beam.Settings.model_validate(shared))
+        self.beam = Beam(Beam.Settings.model_validate(shared), retires=True)
         self.normalisation = self.beam.normalisation
 
     def begin(self, keys: Int[Tensor, "B"], limits: Lengths, phrases: Phrases | None = None) -> Frontier:

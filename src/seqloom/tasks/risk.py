@@ -10,7 +10,6 @@ tokenizer. Samples depend on (seed, step, source) alone, so split and joined bat
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated
 
 import numpy as np
 import torch
@@ -18,8 +17,7 @@ from pydantic import Field
 
 from seqloom import config
 from seqloom.batch import Batch, Tokens
-from seqloom.config import Kind
-from seqloom.metrics import METRICS
+from seqloom.metrics import METRICS, Likeness
 from seqloom.models.generator import Generator, shifted
 from seqloom.search.limits import Limits
 from seqloom.search.loop import search
@@ -34,7 +32,7 @@ Ids = tuple[int, ...]
 class Risk(config.Settings):
     """loss = `weight` * risk + `nll` * the ordinary loss; both per target token, so that long sentences weigh more."""
 
-    metric: Annotated[config.Settings, Kind(METRICS)] = METRICS.settings("chrf")
+    metric: Likeness = METRICS.settings("chrf")
     samples: int = Field(default=8, ge=1, le=100_000)  # drawn from the model for every source; equal ones count once
     alpha: float = Field(default=0.005, gt=0)  # below 1, q is flatter than the model: unlikely samples still teach
     weight: float = Field(default=1.0, gt=0)
