@@ -25,7 +25,7 @@ class Score:
     signature: str
     higher_is_better: bool
 
-    def written(self, besides: str = "") -> dict[str, Plain]:
+    def written(self, besides: str = "") -> dict[str, object]:
         """As result files have it; `besides` is what belongs to the signature and is no part of the metric."""
         low, high = self.interval.low, self.interval.high
         signature = f"{self.signature}|{besides}" if besides else self.signature
