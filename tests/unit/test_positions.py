@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from seqloom.nn.entrance import from_the_start
-from seqloom.nn.positions import Nowhere, Positions, Rotary, Sinusoidal, turned
+from seqloom.nn.positions import Formula, Nowhere, Rotary, Sinusoidal, turned
 
 CLOSE = {"atol": 1e-10, "rtol": 1e-10}
 
@@ -94,12 +94,14 @@ def test_no_places_change_nothing() -> None:
 
 
 @pytest.mark.parametrize("positions", [Sinusoidal(Sinusoidal.Settings(), width=6), Rotary(Rotary.Settings(), width=24)])
-def test_a_table_says_what_the_formula_says(positions: Positions) -> None:
+def test_a_table_says_what_the_formula_says(positions: Formula) -> None:
     """To the bit, also where rows stand at places of their own; and it is in nobody's way who learns."""
     places, like = torch.tensor([[0, 3, 40], [7, 7, 1]]), torch.randn(2, 3, 6)
     with torch.inference_mode():
         assert torch.equal(positions.waves(places, 6, like, 41), positions.drawn(places, 6, like))
         assert torch.equal(positions.waves(places[:1], 6, like, 41), positions.drawn(places[:1], 6, like))
+    with torch.no_grad():
+        assert torch.equal(positions.waves(places, 6, like, 41), positions.drawn(places, 6, like))
     learned = like.requires_grad_()
     (learned * positions.waves(places, 6, like, 41)[..., :6]).sum().backward()
     assert learned.grad is not None

@@ -7,7 +7,6 @@ made is refused: its vectors would be compared with those of another model.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -54,13 +53,8 @@ class Index:
         with atomic_folder(folder) as new:
             (new / TEXTS).write_text("".join(f"{text}\n" for text in self.texts), encoding="utf-8", newline="\n")
             (new / VECTORS).write_bytes(weights.to_bytes({"vectors": self.vectors}))
-            card = {
-                "format": IndexCard.FORMAT,
-                "seqloom": __version__,
-                "weights": computed_by,
-                "files": listed_files(new),
-            }
-            (new / CARD).write_text(json.dumps(card, indent=1), encoding="utf-8")
+            about = {"seqloom": __version__, "weights": computed_by, "files": listed_files(new)}
+            (new / CARD).write_bytes(cards.written(IndexCard.model_validate({"format": IndexCard.FORMAT, **about})))
 
     @staticmethod
     def load(folder: Path, computed_by: str, again: str) -> Index:

@@ -126,7 +126,7 @@ def program() -> None:
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):
                 stream.flush()
-        os._exit(stop.code if isinstance(stop.code, int) else 1)
+        os._exit(stop.code if isinstance(stop.code, int) else int(stop.code is not None))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -43,10 +43,6 @@ class Positions(nn.Module, ABC):
 
     turns: ClassVar[bool] = False  # True: queries and keys are turned, rather than something added to the vectors
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._tables: dict[Hashable, Tensor] = {}  # none is ever taken away: a recorded step may read it
-
     @abstractmethod
     def added(self, x: Float[Tensor, "N T D"], places: Places, end: int) -> Float[Tensor, "N T D"]:
         """The vectors with their places; every place is below `end`."""
@@ -54,6 +50,14 @@ class Positions(nn.Module, ABC):
     def turn(self, places: Places, width: int, like: Tensor, end: int) -> Turn | None:
         """By how much queries and keys of `width` per head are turned, as exactly as `like` is; None: not at all."""
         return None
+
+
+class Formula(Positions):
+    """Places that are told by a formula, and not learned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tables: dict[Hashable, Tensor] = {}  # none is ever taken away: a recorded step may read it
 
     def waves(self, places: Places, width: int, like: Tensor, end: int) -> Float[Tensor, "n T w"]:
         """What `drawn` says of these places. Where nobody learns, a table of it is made once: a step of decoding asks
@@ -63,15 +67,17 @@ class Positions(nn.Module, ABC):
         size = 1 << max(4, (end - 1).bit_length())
         key = (width, size, like.dtype, like.device)
         if key not in self._tables:
+            if like.is_cuda and torch.cuda.is_current_stream_capturing():  # what is made now is the recording's alone
+                return self.drawn(places, width, like)
             self._tables[key] = self.drawn(torch.arange(size, device=like.device)[None], width, like)[0]
         return F.embedding(places, self._tables[key])
 
+    @abstractmethod
     def drawn(self, places: Places, width: int, like: Tensor) -> Float[Tensor, "n T w"]:
-        """The numbers by which places are told, where they follow a formula."""
-        raise NotImplementedError
+        """The numbers by which places are told."""
 
 
-class Sinusoidal(Positions):
+class Sinusoidal(Formula):
     """PE(p, 2i) = sin(p / 10000^(2i/D)), PE(p, 2i+1) = cos(p / 10000^(2i/D)) (Vaswani 2017): of any length.
 
     Other tools lay the same waves out otherwise: all sines before all cosines (tensor2tensor, Marian), and the slowest
@@ -126,7 +132,7 @@ class Learned(Positions):
             )
 
 
-class Rotary(Positions):
+class Rotary(Formula):
     """Queries and keys turned by angles that grow with their place, so that scores see distances only (Su 2021).
 
     Dimensions i and i + d/2 of a head are one pair: (a, b) becomes (a cos - b sin, b cos + a sin). Each takes cos of

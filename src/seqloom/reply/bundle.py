@@ -12,7 +12,6 @@ What the card names must be as it was written; what people may edit is checked l
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -65,7 +64,7 @@ def save(
         responses.save(new / RESPONSES)
         (new / SETTINGS).write_text(render_yaml(settings), encoding="utf-8")
         card = {"format": ReplyCard.FORMAT, "seqloom": __version__, "files": files, "about": dict(about)}
-        (new / CARD).write_text(json.dumps(card, ensure_ascii=False, indent=1, allow_nan=False), encoding="utf-8")
+        (new / CARD).write_bytes(cards.written(ReplyCard.model_validate(card)))
 
 
 def find(path: str | Path) -> Path:
