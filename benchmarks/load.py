@@ -26,10 +26,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from seqloom import runtime
+from seqloom.api.load import find_bundle
+from seqloom.bundle import open_bundle
 
 RESULT = Path(__file__).parent / "results" / "load.json"
 SEQLOOM = str(Path(sys.executable).with_name("seqloom"))
 SERVER_CORE, DRIVER_CORE = 0, 1
+SEED = 1  # of the arrivals
 LADDER = (0.4, 0.6, 0.8, 0.9, 1.0, 1.2)  # of the offline figure
 HEAD = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 OFFLINE = """
@@ -107,7 +110,7 @@ class Connections:
         return int(first.split()[1]), headers
 
 
-async def drive(port: int, lines: Sequence[str], rate: float, seconds: float, seed: int = 1) -> Outcome:
+async def drive(port: int, lines: Sequence[str], rate: float, seconds: float, seed: int = SEED) -> Outcome:
     """Ask at Poisson times, whatever the answers do."""
     outcome, connections, rng = Outcome(rate, seconds), Connections(port), random.Random(seed)
     bodies = [json.dumps({"inputs": line, "wanted": []}).encode() for line in lines]
@@ -191,6 +194,8 @@ def main() -> None:
         result: dict[str, object] = {
             "date": datetime.now(UTC).date().isoformat(),
             "machine": runtime.describe(),
+            "run": open_bundle(find_bundle(asked.run)).about,
+            "asked": {"seconds": asked.seconds, "lines": asked.lines, "soak": asked.soak, "seed": SEED},
             "load_average": os.getloadavg()[0],
             "offline": round(alone, 1),
             "peak": round(peak, 1),

@@ -27,9 +27,7 @@ ORDINARY = "ordinary"
 CLASSIFIER = "classifier"
 THRESHOLD = 0.92  # of the classifier; it is weak beside the rules, so it must be sure
 DOUBTFUL = 0.7  # the same, beside a doubtful phrase
-MOST_WORDS = (
-    60  # of a message that the classifier judges: its examples are short, and of a long mail it is sure too soon
-)
+MOST_WORDS = 60  # of a message that the classifier judges: its examples are short, of a long mail it is sure too soon
 _CARD = re.compile(r"(?<!\d)\d(?:[ -]?\d){12,18}(?!\d)")
 _IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,7}(?: ?[A-Z0-9]{1,3})?\b")
 

@@ -96,9 +96,8 @@ class Guard:
         headers, path = Headers(scope=scope), scope["path"]
         try:
             refuse_large(headers, cap(path, self.service.limits))
-            if (
-                path in ASKING and scope["method"] == "POST"
-            ):  # before anything is read: under a flood refusals must cost little
+            asks = path in ASKING and scope["method"] == "POST"
+            if asks:  # before anything is read: under a flood refusals must cost little
                 self.service.batcher.refuse_full()
             if path in UPLOADS:
                 self._refuse_crowd()
@@ -108,7 +107,7 @@ class Guard:
             if (path.startswith("/v1/") and path not in OPEN) or path == "/metrics":
                 self.service.admit(_key(headers), address(scope))
             if path in REPLYING:
-                self.service.smart_reply  # noqa: B018 - where there is none, no body is read
+                self.service.smart_reply()  # where there is none, no body is read
             if path.startswith("/v1/") and scope["method"] == "POST":
                 refuse_other_types(headers, *(FORM if path in UPLOADS else JSON))
         except Refusal as refusal:

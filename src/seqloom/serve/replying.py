@@ -58,7 +58,7 @@ class ReplyRoutes:
 
     async def about(self) -> Response:
         """What is served: how many replies, in which languages, and whether a log is kept."""
-        served = self.service.smart_reply
+        served = self.service.smart_reply()
         replier = served.loaded
         told: dict[str, Plain] = {
             "model": served.name,
@@ -72,7 +72,7 @@ class ReplyRoutes:
 
     async def reply(self, request: Request, asked: ReplyRequest) -> Response:
         """At most three replies of different intents, or none and the reason; and how that came about."""
-        served = self.service.smart_reply
+        served = self.service.smart_reply()
         characters = self.service.limits.refuse_texts([asked.message + asked.subject])
         message, replier = _message(asked), served.loaded  # of this moment: another may take its place meanwhile
 
@@ -85,7 +85,7 @@ class ReplyRoutes:
 
     async def feedback(self, asked: FeedbackRequest) -> Response:
         """A line in the log, where one is kept. Nothing is sent to anybody."""
-        served = self.service.smart_reply
+        served = self.service.smart_reply()
         if served.log is None:
             fix = "whoever serves may name one: seqloom serve RUN --reply-log FILE"
             raise Refusal("E_VALUE", "this server keeps no log", fix=fix)

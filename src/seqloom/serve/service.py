@@ -73,9 +73,8 @@ class Service:
         """All that is served, by name, to be watched and loaded anew."""
         return [*self.runs.kept, *([] if self.replying is None else [(self.replying.name, self.replying)])]
 
-    @property
     def smart_reply(self) -> Replying:
-        """E_NOT_FOUND where none is served."""
+        """The Smart Reply; E_NOT_FOUND where none is served."""
         if self.replying is None:
             fix = "'seqloom reply train' makes one, and 'seqloom serve' takes its folder"
             raise Refusal("E_NOT_FOUND", "no Smart Reply is served here", fix=fix)
