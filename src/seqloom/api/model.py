@@ -38,6 +38,7 @@ from seqloom.data.examples import Inputs
 from seqloom.data.lexicon import FILE as LEXICON
 from seqloom.data.lexicon import Lexicon
 from seqloom.errors import SeqloomError
+from seqloom.heap import undisturbed
 from seqloom.metrics.calibration import Calibration
 from seqloom.metrics.perplexity import perplexity
 from seqloom.models.contracts import Scorer
@@ -170,6 +171,7 @@ class Model:
         limits = self.recipe.data.limits
         return Reader(self.codecs, limits.max_source, limits.max_extra, self.about.get("sentences_per_line"))
 
+    @undisturbed()
     def _answers(self, texts: Sequence[Piece], options: Options) -> list[Prediction]:
         """Batched by length, answered, and put back in order."""
         encoded, faults = self.reader.encoded(texts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Protocol
 
@@ -12,6 +12,7 @@ from seqloom.api.predictions import Prediction, doubted, joined
 from seqloom.data.codecs import Codecs, Encoded
 from seqloom.data.examples import Inputs, named_at
 from seqloom.data.sentences import split_sentences
+from seqloom.data.source import Cut
 from seqloom.errors import SeqloomError
 
 CHUNK_LINES = 4096  # lines that are sorted by length together; bounds memory on endless input
@@ -56,6 +57,7 @@ class Reader:
     max_source: int  # tokens
     max_extra: int
     sentences_per_line: object  # of the training lines, where that is known
+    _cuts: dict[str, Cut] = field(default_factory=dict, init=False, repr=False)  # of texts that will be encoded soon
 
     @property
     def splits_sentences(self) -> bool:
@@ -134,7 +136,7 @@ class Reader:
             if not (text.strip() or self.codecs.continues):
                 continue
             try:
-                read = self.codecs.encode({**extras, "source": text})
+                read = self.codecs.encode({**extras, "source": text}, self._cuts.pop(text, None))
             except SeqloomError as error:
                 if not self._of_file(error):
                     raise
@@ -167,13 +169,13 @@ class Reader:
     def _fitting(self, text: str, gap: str, asked: Asked, where: str) -> list[tuple[str, str]]:
         """A text within the recipe's maximum as it is; a longer one as `on_long` says (nothing: it is skipped)."""
         source = self.codecs.source
-        short = not source.settings.in_files and len(text) <= self.max_source // 8
-        count = 0 if short or not text.strip() else source.length(text)
+        in_files = source.settings.in_files
+        count = source.length(text) if in_files and text.strip() else self._tokens(text)
         if count <= self.max_source:
             return [(text, gap)]
         if asked.on_long == "skip":
             return []
-        if asked.on_long == "split" and not source.settings.in_files:
+        if asked.on_long == "split" and not in_files:
             words = text.split(" ")
             if len(words) > 1:
                 half = len(words) // 2
@@ -181,12 +183,23 @@ class Reader:
                 return [shorter for part, after in halves for shorter in self._fitting(part, after, asked, where)]
         most = self.max_source
         what, remedy = f"a source of {count:,} {source.unit}s, the recipe's maximum is {most:,}", "skip"
-        if not source.settings.in_files:
+        if not in_files:
             remedy = "split or --on-long skip"
-        if asked.on_long == "split" and not source.settings.in_files:
+        if asked.on_long == "split" and not in_files:
             what, remedy = f"a word of {count:,} tokens cannot be split, the recipe's maximum is {most:,}", "skip"
         fix = f"--on-long {remedy}, or a larger data.limits.max_source in training"
         raise SeqloomError("E_LONG", what, where=where, fix=fix)
+
+    def _tokens(self, text: str) -> int:
+        """How many tokens a text has, as far as it matters. Where they must be counted, they are kept for a while."""
+        if len(text) <= self.max_source // 8 or not text.strip():
+            return 0  # surely few
+        cut = self.codecs.source.cut(text)
+        if len(cut) <= self.max_source:
+            if len(self._cuts) >= CHUNK_LINES:  # nobody asked for those: files are looked through before they are read
+                self._cuts.clear()
+            self._cuts[text] = cut
+        return len(cut)
 
 
 def _by_line(text: str) -> list[tuple[str, str]]:

@@ -152,10 +152,10 @@ class Codecs:
             raise SeqloomError("E_USAGE", what, where=where, fix=f"this model reads: {', '.join(known)}")
         return given["source"], {name: given[name] for name in self.extras}
 
-    def encode(self, inputs: Inputs) -> Encoded:
-        """What a model reads of these inputs."""
+    def encode(self, inputs: Inputs, cut: Cut | None = None) -> Encoded:
+        """What a model reads of these inputs; `cut` is what is known of the source already (`SourceCodec.cut`)."""
         text, extras = self.texts(inputs)
-        return self._encoded(text, self.source.cut(text), extras, None)
+        return self._encoded(text, self.source.cut(text) if cut is None else cut, extras, None)
 
     def _encoded(self, text: str, cut: Cut, extras: Mapping[str, str], rng: Random | None) -> Encoded:
         own = {name: codec.vocabulary.ids(codec.tokens(extras[name], rng)) for name, codec in self.extras.items()}

@@ -27,6 +27,7 @@ from seqloom.specials import EOS
 
 STRIDE = 4  # steps that are recorded as one, and after which is asked how many sources are done
 FIRST_ROOM = 16  # steps that the first leg has room for; the next one has twice as much
+FEW_ROWS = 64  # so few rows, whose caches are small, have twice as much at once: to begin a leg takes as long as steps
 
 _OWN = tuple(field.name for field in fields(Frontier) if field.name not in ("endings", "notes"))
 Steps = tuple[Int[Tensor, "M B K"], Int[Tensor, "M B K"], Float[Tensor, "M B K"], Float[Tensor, "M B K"]]
@@ -63,9 +64,9 @@ class Moment:
     @torch.inference_mode()
     def copy_(self, other: Moment) -> None:
         """Overwrite in place what differs: a recorded step ends with this."""
-        for mine, theirs in zip(self.tensors(), other.tensors(), strict=True):
-            if mine is not theirs and mine.data_ptr() != theirs.data_ptr():
-                mine.copy_(theirs)
+        pairs = zip(self.tensors(), other.tensors(), strict=True)
+        differ = [(mine, theirs) for mine, theirs in pairs if mine.data_ptr() != theirs.data_ptr()]
+        torch._foreach_copy_([mine for mine, _ in differ], [theirs for _, theirs in differ])
 
 
 Stride = Callable[[Moment], Moment]
@@ -148,7 +149,8 @@ class SteadyWalk:
         """The first moment of a leg, with more room where there is none left."""
         scorers = [scorer for scorer in self.walk.scorers if isinstance(scorer, Holding)]
         if self.steps == self.room:
-            room = min(self.most, 2 * self.room or FIRST_ROOM)
+            first = FIRST_ROOM if frontier.last.numel() > FEW_ROWS else 2 * FIRST_ROOM
+            room = min(self.most, 2 * self.room or first)
             more = room - self.room
             states = [scorer.held(state, more) for scorer, state in zip(scorers, states, strict=True)]
             self.room = room

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 
 from seqloom.errors import SeqloomError
+from seqloom.heap import settle
 from seqloom.serve.guard import Guard
 from seqloom.serve.kept import Reloadable
 from seqloom.serve.service import Service
@@ -95,8 +96,9 @@ def prepare() -> None:
     """What a process of many connections needs, and one that answers while others compute.
 
     As many open files as it may have: idle connections must not shut others out. And the interpreter changes threads
-    often: who has a request to read or refuse does not wait long for the one that answers.
+    often: who has a request to read or refuse does not wait long for the one that answers. Nor for the collector.
     """
+    settle()
     sys.setswitchinterval(SWITCH_SECONDS)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
