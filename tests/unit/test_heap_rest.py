@@ -14,12 +14,11 @@ def test_the_collector_rests_and_is_left_as_it_was(looked: bool) -> None:
     was = gc.isenabled()
     (gc.enable if looked else gc.disable)()
     try:
-        with pytest.raises(ValueError), undisturbed():
+        with undisturbed():
             assert not gc.isenabled()
             with undisturbed():
-                assert not gc.isenabled()
-            assert not gc.isenabled()
-            raise ValueError
+                pass
+            assert not gc.isenabled(), "who is inside decides nothing for who is around"
         assert gc.isenabled() == looked
     finally:
         (gc.enable if was else gc.disable)()

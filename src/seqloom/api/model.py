@@ -221,13 +221,13 @@ class Model:
         wishes = asking.wishes([self.codecs.begun(asking.prefix, encoded) for encoded in sources], self.advised)
         begun = wishes.prefixes if prefixes is None else prefixes
         wishes = replace(wishes, prefixes=begun)
-        scorer, batch = self.stepped(options, begun), self.sources(sources)
+        scorer = self.stepped(options, begun)
         with self.precision():
-            found = None
             if self.recordings is not None and observer is None and not playing():
-                found = self.recordings.search(scorer, batch, asking.strategy, wishes)
-            watching = observer or self._heeding
-            return searched(scorer, batch, asking.strategy, wishes, watching) if found is None else found
+                found = self.recordings.search(scorer, collate_sources(sources), asking.strategy, wishes, self.device)
+                if found is not None:
+                    return found
+            return searched(scorer, self.sources(sources), asking.strategy, wishes, observer or self._heeding)
 
     @property
     def _heeding(self) -> Observer | None:

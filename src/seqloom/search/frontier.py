@@ -157,10 +157,23 @@ class Frontier:
 
     def only(self, places: Int[Tensor, "b"]) -> Frontier:
         """Some of the sources."""
-        tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("endings", "notes")}
-        chosen = {name: tensor.index_select(0, places) for name, tensor in tensors.items()}
-        notes = {name: tensor.index_select(0, places) for name, tensor in self.notes.items()}
-        return Frontier(endings=self.endings.only(places), notes=notes, **chosen)
+        return self.of([tensor.index_select(0, places) for tensor in self.tensors()])
+
+    def to(self, device: torch.device) -> Frontier:
+        return self.of([tensor.to(device, non_blocking=True) for tensor in self.tensors()])
+
+    def tensors(self) -> list[Tensor]:
+        """All that is kept of every source; notes by their names."""
+        own = [getattr(self, name) for name in _OWN]
+        return [*own, *self.endings, *(self.notes[name] for name in sorted(self.notes))]
+
+    def of(self, tensors: Sequence[Tensor]) -> Frontier:
+        """The same with other tensors, in the order of `tensors`."""
+        own, endings = len(_OWN), len(Endings._fields)
+        notes = dict(zip(sorted(self.notes), tensors[own + endings :], strict=True))
+        return Frontier(
+            endings=Endings(*tensors[own : own + endings]), notes=notes, **dict(zip(_OWN, tensors, strict=False))
+        )
 
     @property
     def parent_rows(self) -> Rows:
@@ -181,6 +194,9 @@ class Frontier:
         else:
             sums.masked_fill_(~offers.allowed, NEVER)
         return sums.view(*self.totals.shape, -1)
+
+
+_OWN = tuple(each.name for each in fields(Frontier) if each.name not in ("endings", "notes"))
 
 
 def best(values: Float[Tensor, "B M"], count: int) -> tuple[Float[Tensor, "B R"], Int[Tensor, "B R"]]:
@@ -288,7 +304,8 @@ class Trail:
         Behind their `lengths` tokens are any, and the numbers are 0.
         """
         found: list[tuple[Tensor, Tensor, Tensor]] = []
-        for step in range(len(self._steps) - 1, -1, -1):
+        last = max(1, int(lengths.max())) if lengths.numel() else 1
+        for step in range(min(last, len(self._steps)) - 1, -1, -1):
             parents, token, log_prob, advice = self._steps[step]  # B K
             inside = step < lengths
             log_prob, advice = (torch.where(inside, values.gather(1, rows), 0) for values in (log_prob, advice))

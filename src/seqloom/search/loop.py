@@ -97,8 +97,11 @@ class Walk:
         strategy: config.Settings,
         wishes: Wishes,
         start: Start | None = None,
+        home: torch.device | None = None,
     ) -> None:
+        """`home` is where the scorers are, if not where the sources lie: what asks for values is done there first."""
         lengths = source_lengths(sources)
+        home = home or lengths.device
         self.plan: Strategy = STRATEGIES.build(strategy)
         constraints, prefixes = list(wishes.constraints), wishes.prefixes
         room = max((constraint.room() for constraint in constraints), default=0)
@@ -109,15 +112,17 @@ class Walk:
             _check_prefixes(prefixes, constraints, most)
             constraints.append(Prefix.of(prefixes))
         if bool(least.any()):
-            constraints.append(AtLeast(least))
-        self.rules = Rules(constraints, lengths, most, self.plan.hypotheses)
+            constraints.append(AtLeast(least.to(home)))
+        self.rules = Rules(constraints, lengths.to(home), most.to(home), self.plan.hypotheses)
         wanted = _promised(self.plan, strategy, wishes.phrases, most, prefixes)
-        self.frontier = self.plan.begin(fingerprints(sources, self.plan.seed), most, wanted)
+        self.frontier = self.plan.begin(fingerprints(sources, self.plan.seed), most, wanted).to(home)
+        self.longest = int(most.max())  # output that is allowed
         self.trail = Trail(len(lengths))
         self.steps = 0
         self.done = False
         self.scorers = [scorer] if wishes.advice is None else [scorer, wishes.advice]
-        self.states = [(start or _begun)(each, sources, self.plan.hypotheses) for each in self.scorers]
+        there = {name: source.to(home) for name, source in sources.items()}
+        self.states = [(start or _begun)(each, there, self.plan.hypotheses) for each in self.scorers]
         self.left: list[Frontier] = []  # sources that are done and no longer in the batch
 
     @torch.inference_mode()

@@ -85,11 +85,16 @@ class Recordings:
 
     @torch.inference_mode()
     def search(
-        self, scorer: Scorer, sources: Mapping[str, Source], strategy: config.Settings, wishes: Wishes
+        self,
+        scorer: Scorer,
+        sources: Mapping[str, Source],
+        strategy: config.Settings,
+        wishes: Wishes,
+        home: torch.device | None = None,
     ) -> list[list[Hypothesis]] | None:
-        """What `loop.search` finds; None where a step cannot be recorded."""
+        """What `loop.search` finds; None where a step cannot be recorded. `home`: where the scorer is, if elsewhere."""
         try:
-            walk = None if self.failure else steady(scorer, sources, strategy, wishes, self._started)
+            walk = None if self.failure else steady(scorer, sources, strategy, wishes, self._started, home)
             if walk is None:
                 return None
             kind = (tuple(map(id, walk.walk.scorers)), strategy.model_dump_json(), walk.walk.rules.steady)

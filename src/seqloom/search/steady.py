@@ -10,7 +10,7 @@ Sources are padded to a coarse grid of shapes, so that few recordings serve all 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch.nn import functional as F
@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from seqloom import config
 from seqloom.batch import Source, Tokens
 from seqloom.models.contracts import Holding, Scorer, State
-from seqloom.search.frontier import Endings, Frontier
+from seqloom.search.frontier import Frontier
 from seqloom.search.hypotheses import Hypothesis
 from seqloom.search.loop import Start, Walk, Wishes, diverged
 from seqloom.search.strategies import STRATEGIES
@@ -29,7 +29,6 @@ STRIDE = 4  # steps that are recorded as one, and after which is asked how many 
 FIRST_ROOM = 16  # steps that the first leg has room for; the next one has twice as much
 FEW_ROWS = 64  # so few rows, whose caches are small, have twice as much at once: to begin a leg takes as long as steps
 
-_OWN = tuple(field.name for field in fields(Frontier) if field.name not in ("endings", "notes"))
 Steps = tuple[Int[Tensor, "M B K"], Int[Tensor, "M B K"], Float[Tensor, "M B K"], Float[Tensor, "M B K"]]
 
 
@@ -44,17 +43,15 @@ class Moment:
     step: Int[Tensor, "1"]
 
     def tensors(self) -> list[Tensor]:
-        kept = [getattr(self.frontier, name) for name in _OWN]
-        notes = [self.frontier.notes[name] for name in sorted(self.frontier.notes)]
         carried = [state.rows[name] for state in (*self.states, *self.rules) for name in sorted(state.rows)]
         sources = [state.sources[name] for state in (*self.states, *self.rules) for name in sorted(state.sources)]
-        return [*kept, *self.frontier.endings, *notes, *carried, *sources, *self.trail, self.step]
+        return [*self.frontier.tensors(), *carried, *sources, *self.trail, self.step]
 
     @torch.inference_mode()
     def clone(self) -> Moment:
         """The same values in memory of its own."""
         return Moment(
-            _mapped(self.frontier, Tensor.clone),
+            self.frontier.of([tensor.clone() for tensor in self.frontier.tensors()]),
             tuple(state.clone() for state in self.states),
             tuple(state.clone() for state in self.rules),
             _four(tensor.clone() for tensor in self.trail),
@@ -79,7 +76,7 @@ class SteadyWalk:
     def __init__(self, walk: Walk) -> None:
         assert not walk.steps, "a walk that has begun has lost its first shape"
         self.walk = walk
-        self.most = -(-grid(int(walk.frontier.limits.max()) + 1) // STRIDE) * STRIDE  # one more to end
+        self.most = -(-grid(walk.longest + 1) // STRIDE) * STRIDE  # one more to end
         self.steps, self.room = 0, 0
         self.moment = self._leg(walk.frontier, walk.states, walk.rules.states)
 
@@ -124,22 +121,24 @@ class SteadyWalk:
         sent one by one.
         """
         frontier, walk = moment.frontier, self.walk
-        walk.trail.extend(frontier.sources.cpu(), [column[self.steps : steps].cpu() for column in moment.trail])
+        columns = [column[self.steps : steps] for column in moment.trail]
+        found = _fetched([*columns, *frontier.tensors()])
+        read = frontier.of(found[len(columns) :])
+        if bool(read.totals.isnan().any()):
+            raise diverged()
+        walk.trail.extend(read.sources, found[: len(columns)])
         self.steps = steps
-        done = frontier.done.cpu()
-        going, gone = (~done).nonzero()[:, 0], done.nonzero()[:, 0]
+        going, gone = (~read.done).nonzero()[:, 0], read.done.nonzero()[:, 0]
         if not len(going) or steps >= self.most:
-            walk.frontier = _read(frontier)
+            walk.frontier = read
             return False
         states, rules = moment.states, moment.rules
-        if _fewer(len(going), len(done)):
+        if _fewer(len(going), len(read.done)):
             size = grid(len(going)) - len(going)  # some that are done fill up the grid
-            staying, leaving = (
-                places.to(frontier.done.device) for places in (torch.cat([going, gone[:size]]), gone[size:])
-            )
-            walk.left.append(_read(frontier.only(leaving)))
-            kept = torch.arange(walk.plan.hypotheses, device=staying.device)
-            rows = (staying[:, None] * walk.plan.hypotheses + kept).flatten()
+            staying = torch.cat([going, gone[:size]])
+            walk.left.append(read.only(gone[size:]))
+            rows = (staying[:, None] * walk.plan.hypotheses + torch.arange(walk.plan.hypotheses)).flatten()
+            staying, rows = (places.to(frontier.done.device, non_blocking=True) for places in (staying, rows))
             frontier = frontier.only(staying)
             states, rules = (tuple(state.select(rows, staying) for state in those) for those in (states, rules))
         self.moment = self._leg(frontier, states, rules)
@@ -171,12 +170,15 @@ def _fewer(left: int, rows: int) -> bool:
     return not left or grid(left) <= rows // 2
 
 
-def _read(frontier: Frontier) -> Frontier:
-    """The frontier where the interpreter runs; E_DIVERGED where it has lost its numbers."""
-    frontier = _mapped(frontier, Tensor.cpu)
-    if bool(frontier.totals.isnan().any()):
-        raise diverged()
-    return frontier
+def _fetched(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The same where the interpreter runs: a GPU is waited for once, not for each of them."""
+    if not tensors[0].is_cuda:
+        return list(tensors)
+    fetched = [torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True) for tensor in tensors]
+    for mine, theirs in zip(fetched, tensors, strict=True):
+        mine.copy_(theirs, non_blocking=True)
+    torch.cuda.current_stream(tensors[0].device).synchronize()
+    return fetched
 
 
 @torch.inference_mode()
@@ -186,8 +188,12 @@ def steady(
     strategy: config.Settings,
     wishes: Wishes,
     start: Start | None = None,
+    home: torch.device | None = None,
 ) -> SteadyWalk | None:
-    """A walk over sources that were padded to the grid, or None where shapes cannot stay or nothing would be gained."""
+    """A walk over sources that were padded to the grid, or None where shapes cannot stay or nothing would be gained.
+
+    Sources best lie where the interpreter runs, wherever the scorers' `home` is: much is asked of them at first.
+    """
     count = len(next(iter(sources.values())).mask)
     plan = STRATEGIES[config.kind_of(strategy)]
     scorers = [scorer] if wishes.advice is None else [scorer, wishes.advice]
@@ -201,7 +207,7 @@ def steady(
     prefixes = wishes.prefixes
     if prefixes is not None:
         prefixes = _padded(prefixes, rows, reads=False)
-    walk = Walk(scorer, padded, strategy, replace(wishes, prefixes=prefixes), start)
+    walk = Walk(scorer, padded, strategy, replace(wishes, prefixes=prefixes), start, home)
     walk.frontier.done[count:] = True
     return SteadyWalk(walk)
 
@@ -219,12 +225,6 @@ def _padded(tokens: Tokens, rows: int, reads: bool = True) -> Tokens:
     mask = F.pad(tokens.mask, more)
     mask[count:, 0] = reads
     return Tokens(F.pad(tokens.ids, more, value=EOS), mask)
-
-
-def _mapped(frontier: Frontier, change: Callable[[Tensor], Tensor]) -> Frontier:
-    own = {name: change(getattr(frontier, name)) for name in _OWN}
-    notes = {name: change(tensor) for name, tensor in frontier.notes.items()}
-    return Frontier(endings=Endings(*map(change, frontier.endings)), notes=notes, **own)
 
 
 def _four(tensors: Iterable[Tensor]) -> Steps:
