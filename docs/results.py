@@ -160,6 +160,15 @@ ROWS = [  # task, recipe, result file, scores to show
     ),
     *(
         (
+            f"the same of a speaker that training has not ({speaker})",
+            "[speech-digits](recipes/speech-digits.yaml)",
+            f"recipes/results/speech-digits-{speaker}.json",
+            {"wer": "WER"},
+        )
+        for speaker in ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")
+    ),
+    *(
+        (
             f"read speech to words from cepstra (AN4), {how}",
             "[speech-an4](recipes/speech-an4.yaml)",
             f"recipes/results/speech-an4{end}.json",
@@ -341,15 +350,17 @@ def gpu(some: bool = False) -> list[str]:
         },
         "predict with the Transformer, beam 5, one sentence at a time": found["predict"]["one sentence"],
     }
-    date = found["train-transformer"]["date"]
+    date, whole = found["train-transformer"]["date"], found["bundle"]
     return [
-        f"| on one {found['train-transformer']['machine']['gpu']}, Multi30k, batches of 4,096 tokens | tokens/s "
-        "| share of the ceiling | measured |",
+        f"| on one {found['train-transformer']['machine']['gpu']}, Multi30k, training in batches of 4,096 tokens "
+        "| tokens/s | share of the ceiling | measured |",
         "|---|---|---|---|",
         *(
             f"| {what} | {of['tokens_per_second']:,} | {100 * of['share_of_ceiling']:.0f} % | [{date}]({GPU}) |"
             for what, of in asked.items()
         ),
+        f"| from raw text to a bundle of BLEU {whole['bleu']:.1f} (lower-cased, test2016) "
+        f"| {whole['seconds']:.0f} seconds in all | | [{whole['date']}]({GPU}) |",
     ]
 
 

@@ -31,7 +31,7 @@ def keep_memory(most: int) -> None:
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def without_collector() -> Iterator[None]:
     """Inside, no cycles are looked for; for work that is soon done and makes none."""
     looked = gc.isenabled()
     gc.disable()

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from seqloom.heap import undisturbed
+from seqloom.heap import without_collector
 
 
 @pytest.mark.parametrize("looked", [True, False])
@@ -14,9 +14,9 @@ def test_the_collector_rests_and_is_left_as_it_was(looked: bool) -> None:
     was = gc.isenabled()
     (gc.enable if looked else gc.disable)()
     try:
-        with undisturbed():
+        with without_collector():
             assert not gc.isenabled()
-            with undisturbed():
+            with without_collector():
                 pass
             assert not gc.isenabled(), "who is inside decides nothing for who is around"
         assert gc.isenabled() == looked

@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from contextvars import ContextVar
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from commands import LETTERS, trained
 from seqloom.api import workers as staff
 from seqloom.api.load import load, load_ensemble
 from seqloom.api.options import Options
-from seqloom.api.workers import Workers
+from seqloom.api.workers import Workers, ahead
 from seqloom.errors import SeqloomError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked")
@@ -128,3 +130,27 @@ def _is_running(process: int) -> bool:
 def test_fewer_than_none_are_refused(workers: int) -> None:
     with pytest.raises(SeqloomError, match="at least 1"):
         load(trained(), workers=workers)
+
+
+def test_answers_that_are_found_ahead_keep_their_order_and_their_surroundings() -> None:
+    known: ContextVar[int] = ContextVar("known", default=0)
+    known.set(7)
+    found = ahead(lambda question: (question, known.get(), threading.current_thread().name), range(20))
+    assert [answer[:2] for answer in found] == [(question, 7) for question in range(20)]
+
+
+def test_what_goes_wrong_ahead_is_told_in_its_turn_and_the_rest_is_let_go() -> None:
+    asked: list[int] = []
+
+    def answer(question: int) -> int:
+        asked.append(question)
+        if question == 2:
+            raise SeqloomError("E_DIVERGED", "no numbers")
+        time.sleep(0.001)
+        return question
+
+    found = ahead(answer, range(1000))
+    assert [next(found), next(found)] == [0, 1]
+    with pytest.raises(SeqloomError, match="no numbers"):
+        next(found)
+    assert len(asked) < 1000, "nobody wants the others any more"

@@ -27,7 +27,7 @@ from seqloom.api.predictions import Output, Prediction, answered, passed_over
 from seqloom.api.reading import CHUNK_LINES, Piece, Place, Reader
 from seqloom.api.risk import least_risk
 from seqloom.api.stream import pieces_of_text, refuse_streaming
-from seqloom.api.workers import Staff
+from seqloom.api.workers import Staff, ahead
 from seqloom.batch import Batch, Source, Tokens
 from seqloom.config import kind_of, validated
 from seqloom.data.batching import Plan, collate_pairs, collate_sources, in_order
@@ -38,7 +38,7 @@ from seqloom.data.examples import Inputs
 from seqloom.data.lexicon import FILE as LEXICON
 from seqloom.data.lexicon import Lexicon
 from seqloom.errors import SeqloomError
-from seqloom.heap import undisturbed
+from seqloom.heap import without_collector
 from seqloom.metrics.calibration import Calibration
 from seqloom.metrics.perplexity import perplexity
 from seqloom.models.contracts import Scorer
@@ -171,7 +171,7 @@ class Model:
         limits = self.recipe.data.limits
         return Reader(self.codecs, limits.max_source, limits.max_extra, self.about.get("sentences_per_line"))
 
-    @undisturbed()
+    @without_collector()
     def _answers(self, texts: Sequence[Piece], options: Options) -> list[Prediction]:
         """Batched by length, answered, and put back in order."""
         encoded, faults = self.reader.encoded(texts)
@@ -198,8 +198,10 @@ class Model:
         self, batches: Sequence[Sequence[Encoded]], options: Options
     ) -> Iterable[Sequence[Sequence[Hypothesis]]]:
         find = partial(self._found, options=options)
-        if self.workers is None or len(batches) < 2:
+        if len(batches) < 2:
             return map(find, batches)
+        if self.workers is None:
+            return map(find, batches) if self.device.type == "cpu" else ahead(find, batches)
         return self.workers.answers(find, batches, key=options)
 
     def _found(self, sources: Sequence[Encoded], options: Options) -> list[list[Hypothesis]]:

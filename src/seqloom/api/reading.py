@@ -136,7 +136,8 @@ class Reader:
             if not (text.strip() or self.codecs.continues):
                 continue
             try:
-                read = self.codecs.encode({**extras, "source": text}, self._cuts.pop(text, None))
+                inputs = {**extras, "source": text} if extras else text
+                read = self.codecs.encode(inputs, self._cuts.pop(text, None))
             except SeqloomError as error:
                 if not self._of_file(error):
                     raise

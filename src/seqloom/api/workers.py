@@ -13,9 +13,10 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from contextvars import copy_context
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
@@ -33,6 +34,16 @@ _answer: Callable[[Any], Any] | None = None  # of a worker: what it was forked w
 def usable(threads: int) -> int:
     """How many workers suit so many threads; 1 is none but the process itself."""
     return min(threads, MOST) if sys.platform == "linux" else 1
+
+
+def ahead(answer: Callable[[Q], A], questions: Sequence[Q]) -> Iterator[A]:
+    """`answer` of every question, in order: the next ones are on their way while somebody looks at one.
+
+    For a GPU, which is waited for most of the time: the interpreter has time to read what was found before.
+    """
+    around = copy_context()
+    with ThreadPoolExecutor(1, thread_name_prefix="ahead") as thread:
+        yield from thread.map(lambda question: around.run(answer, question), questions)
 
 
 class Staff(Protocol[Q, A]):

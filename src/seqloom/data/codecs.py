@@ -142,6 +142,8 @@ class Codecs:
 
     def texts(self, inputs: Inputs, where: str = "") -> tuple[str, dict[str, str]]:
         """The source's text and the extras' of what a model is asked; E_USAGE names what is missing or not known."""
+        if isinstance(inputs, str) and not self.extras:
+            return inputs, {}
         given = {"source": inputs} if isinstance(inputs, str) else dict(inputs)
         known = ("source", *self.extras)
         if odd := [name for name in given if name not in known]:
