@@ -77,6 +77,12 @@ def captions(data: Path) -> list[str]:
     return [line for side in ("de", "en") for line in sorted(lines_of(data / "multi30k" / f"train.{side}.gz"))]
 
 
+def inflected(data: Path) -> list[str]:
+    """Lemmas and forms, in no way told which belong together or which tags they have."""
+    rows = [line.split("\t") for line in lines_of(data / "conll2018-inflection" / "turkish_train-high.tsv.gz")]
+    return sorted({word for row in rows for word in row[:2]})
+
+
 PARTS = ("train", "dev", "test")
 
 
@@ -104,6 +110,13 @@ model:
   tied: true
   encoder: {kind: transformer, width: 256, layers: 3, heads: 4, feedforward: 1024, dropout: 0.3, positions: rotary}
   decoder: {kind: transformer, width: 256, layers: 3, heads: 4, feedforward: 1024, dropout: 0.3, positions: rotary}
+"""
+LETTERS = """
+model:
+  source_embedding: {width: 128}
+  target_embedding: {width: 128}
+  encoder: {kind: transformer, width: 128, layers: 3, heads: 4, feedforward: 512, dropout: 0.2, positions: rotary}
+  decoder: {kind: transformer, width: 128, layers: 3, heads: 4, feedforward: 512, dropout: 0.2, positions: rotary}
 """
 TASKS = {
     "tagging": Task(
@@ -160,6 +173,29 @@ data:
   dev: {path: sst2/dev.tsv.gz, columns: [1, 0]}
   test: {path: sst2/test.tsv.gz, columns: [1, 0]}
 training: {epochs: null, steps: 500, validate_every: 50, take: [encoder, source_embedding]}
+""",
+    ),
+    "inflection": Task(
+        "Turkish lemma and tags to the inflected form; letters of its lemmas and forms restored",
+        inflected,
+        f"""
+source: {{tokenizer: characters}}
+target: {{tokenizer: characters}}
+data: {{split: {{dev: 0.02, test: 0.001}}}}
+{LETTERS}
+task: {{source_noise: {{mask: 0.1, drop: 0.1, span: 0.1}}, label_smoothing: 0.1}}
+batching: {{tokens: 1024}}
+training:
+  steps: 1500
+  optimiser: {{kind: adam, lr: 1e-3, betas: [0.9, 0.98]}}
+  schedule: {{kind: cosine, warmup: 200}}
+evaluation: {{metrics: [exact], validate_examples: 0, show: 0}}
+""",
+        "inflection",
+        f"""
+{LETTERS}
+training: {{steps: 1000, schedule: {{kind: cosine, warmup: 200}}, validate_every: 250}}
+evaluation: {{metrics: [exact], validate_examples: 200, show: 0}}
 """,
     ),
     "translation": Task(
