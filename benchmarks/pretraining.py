@@ -194,7 +194,7 @@ evaluation: {{metrics: [exact], validate_examples: 0, show: 0}}
         "inflection",
         f"""
 {LETTERS}
-training: {{steps: 1000, schedule: {{kind: cosine, warmup: 200}}, validate_every: 250}}
+training: {{steps: 1000, schedule: {{kind: cosine, warmup: 200}}, validate_every: 250, extend_vocabulary: true}}
 evaluation: {{metrics: [exact], validate_examples: 200, show: 0}}
 """,
     ),

@@ -71,7 +71,7 @@ def grown(name: str, folder: Path) -> tuple[Model, Model]:
     first = train(chosen, folder / "first").model
     extras = {"tags": "q"} if tags else {}
     new = [Example("xya", ("ayx",), "new", 1, extras), Example("z", ("z",), "new", 2, extras)]
-    codecs = extended(chosen, first.codecs, lambda: iter(new))
+    codecs = extended(chosen, first.codecs, lambda: iter(new), first.codecs.extras.__getitem__)
     network: Generator = build_model(chosen, codecs)
     carry_over(first.network, first.codecs, network, codecs, seed=1)
     return first, Model("grown", chosen, codecs, network)
@@ -120,6 +120,39 @@ def test_new_pieces_are_learned(tmp_path: Path) -> None:
     assert "source: 3 new pieces" in told
     outputs = [prediction.text for prediction in whole.model(["xy", "zax", "yz"])]
     assert sum(letter in "xyz" for output in outputs for letter in output) >= 3
+
+
+def tagged(folder: Path, use: str, **training: object) -> Recipe:
+    path = write(folder / "tagged.tsv", LATER, 400, tags="pq")
+    data = {"train": {"path": str(path), "extras": {"tags": 2}}, "split": {"dev": 0.1, "test": 0.1}}
+    return recipe(path, data=data, extras={"tags": {"use": use}}, training={"steps": 3, **training})
+
+
+def test_a_run_without_tags_goes_on_with_tags(tmp_path: Path) -> None:
+    """Tags are pieces behind the source's: what was read before is read as before, and a tag is told from another."""
+    first = train(recipe(write(tmp_path / "old.tsv", OLD)), tmp_path / "first").model
+    told: list[str] = []
+    wishes = Wishes(start=tmp_path / "first", tell=told.append)
+    second = train(
+        tagged(tmp_path, "prefix", steps=1, extend_vocabulary=True), tmp_path / "second", wishes=wishes
+    ).model
+    assert "tags: 2 new pieces" in told
+    old, new = (model.network.embeddings()["source"].table for model in (first, second))
+    assert len(new) == len(old) + 3 + 2  # letters, tags
+    assert bool((new[len(SPECIALS) : len(old)] - old[len(SPECIALS) :]).abs().max() < 0.05)  # one step away
+    one, other = (second.score([({"source": "abc", "tags": tag}, "cba")])[0].log_prob for tag in "pq")
+    assert one != other
+
+
+@pytest.mark.parametrize(("use", "extends"), [("prefix", False), ("encoder", True)])
+def test_other_new_extras_are_refused_with_what_may_be_new(use: str, extends: bool, tmp_path: Path) -> None:
+    train(recipe(write(tmp_path / "old.tsv", OLD)), tmp_path / "first")
+    with pytest.raises(seqloom.SeqloomError, match=r"use: prefix.*extend_vocabulary"):
+        train(
+            tagged(tmp_path, use, extend_vocabulary=extends),
+            tmp_path / "second",
+            wishes=Wishes(start=tmp_path / "first"),
+        )
 
 
 def test_a_resumed_run_is_the_same(tmp_path: Path) -> None:

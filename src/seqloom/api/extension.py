@@ -1,8 +1,9 @@
 """Fine-tuning on data with new pieces: larger vocabularies, and weights that keep all they know.
 
 Old pieces keep their ids. A new piece begins as the mean of the old ones with a little noise, wherever the model has a
-row (or column) per piece; so it is neither likely nor impossible, and two new ones are not the same. Subwords of a
-trained model are a closed set and are refused.
+row (or column) per piece; so it is neither likely nor impossible, and two new ones are not the same. Tags that are set
+before a source are such pieces too: a run that learned words alone goes on with words and tags. Subwords of a trained
+model are a closed set and are refused.
 """
 
 from __future__ import annotations
@@ -29,15 +30,24 @@ NOISE = 0.1  # of the old rows' deviation
 NEW = -1  # in an origin: a row that nobody had before
 
 
-def extended(recipe: Recipe, codecs: Codecs, train: Callable[[], Iterator[Example]]) -> Codecs:
-    """The same codecs with the training examples' new pieces behind the old ones; E_RECIPE for fixed inventories."""
+def extended(
+    recipe: Recipe, codecs: Codecs, train: Callable[[], Iterator[Example]], learned: Callable[[str], TextCodec]
+) -> Codecs:
+    """The same codecs with the training examples' new pieces behind the old ones; E_RECIPE for fixed inventories.
+
+    `learned` gives the codec of an extra that the first run has not.
+    """
 
     def grown(codec: TextCodec, *sides: str) -> TextCodec:
         named = ({"source": one.source, "target": one.target, **one.extras} for one in train())
         texts = (texts[side] for texts in named for side in sides)
         return _extended(codec, (text for text in texts if len(text) <= MAX_CHARACTERS), sides[0])
 
-    extras = {name: grown(codecs.extras[name], name) for name, extra in recipe.extras.items() if not extra.shared}
+    extras = {
+        name: grown(codecs.extras[name], name) if name in codecs.extras else learned(name)
+        for name, extra in recipe.extras.items()
+        if not extra.shared
+    }
     read = ["source", *recipe.shared_extras]
     if recipe.model.one_vocabulary:
         both = grown(codecs.source.as_text(), *read, "target")
@@ -64,13 +74,13 @@ def _extended(codec: TextCodec, texts: Iterator[str], side: str) -> TextCodec:
 def added(before: Codecs, after: Codecs) -> dict[str, int]:
     """How many pieces every side has won."""
     old, new = _sides(before), _sides(after)
-    return {side: len(new[side].ordinary) - len(old[side].ordinary) for side in new}
+    return {side: len(new[side].ordinary) - (len(old[side].ordinary) if side in old else 0) for side in new}
 
 
 def carry_over(first: Network, before: Codecs, network: Network, after: Codecs, seed: int) -> None:
     """Put the weights of the first model into one of larger vocabularies."""
     old, new = _sides(before), _sides(after)
-    origins = {side: _origin(old[side], new[side]) for side in new}
+    origins = {side: _origin(old[side], new[side]) for side in new if side in old}
     known, wanted = weights.of_model(first), weights.of_model(network)
     generator = torch.Generator().manual_seed(int(seed_step(seed, 0, stream="extension").integers(2**62)))
     tensors = {

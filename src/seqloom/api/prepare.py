@@ -139,7 +139,9 @@ class Prepared:
             if recipe.training.take:
                 return self._taken_codecs(first)
             _check_same_text(recipe, first.recipe, self.start)
-            return extended(recipe, first.codecs, train) if recipe.training.extend_vocabulary else first.codecs
+            if not recipe.training.extend_vocabulary:
+                return first.codecs
+            return extended(recipe, first.codecs, train, self._trained_extra)
         if recipe.training.take:
             what, fix = "there is no run to take parts from", "begin from a run (--from RUN), or leave it out"
             raise SeqloomError("E_RECIPE", what, where="training.take", fix=fix)
@@ -183,8 +185,10 @@ class Prepared:
                 raise SeqloomError(error.code, error.what, where=where, fix=error.fix) from None
 
     def _trained_extras(self) -> dict[str, TextCodec]:
-        extras = self.recipe.extras.items()
-        return {name: self._trained_codec(settings, name).as_text() for name, settings in extras if not settings.shared}
+        return {name: self._trained_extra(name) for name, settings in self.recipe.extras.items() if not settings.shared}
+
+    def _trained_extra(self, name: str) -> TextCodec:
+        return self._trained_codec(self.recipe.extras[name], name).as_text()
 
     def _taken_codecs(self, first: Opened) -> Codecs:
         """What is read is cut as the first run does it; what is said is learned from the data, as is every extra."""
@@ -418,9 +422,19 @@ def _check_same_tokens(recipe: Recipe, other: Recipe, run: Path) -> None:
 def _check_same_text(
     recipe: Recipe, first: Recipe, start: Path, sides: Sequence[str] = ("source", "target", "extras")
 ) -> None:
-    """Weights go with the tokens they were trained on: a fine-tuned run uses the first one's codecs."""
+    """Weights go with the tokens they were trained on: a fine-tuned run uses the first one's codecs.
+
+    Where vocabularies may grow, extras that are set before the source may be new: their tags are pieces like others.
+    """
     mine, theirs = (one.model_dump(mode="json", include=set(sides)) for one in (recipe, first))
+    if recipe.training.extend_vocabulary and "extras" in sides:
+        new = [name for name in mine["extras"] if name not in theirs["extras"]]
+        for name in new:
+            if kind_of(recipe.extras[name].use) == "prefix":
+                del mine["extras"][name]
     for side in sides:
         if mine[side] != theirs[side]:
-            what = f"{side}: {mine[side]}, but the run to begin from has {theirs[side]}"
-            raise SeqloomError("E_RECIPE", what, where=str(start), fix=f"give `{side}` the same settings")
+            what, fix = f"{side}: {mine[side]}, but the run to begin from has {theirs[side]}", "the same settings"
+            if side == "extras" and not theirs[side]:
+                fix += " (extras with `use: prefix` may be new, with training.extend_vocabulary: true)"
+            raise SeqloomError("E_RECIPE", what, where=str(start), fix=f"give `{side}` {fix}")
