@@ -83,6 +83,12 @@ def inflected(data: Path) -> list[str]:
     return sorted({word for row in rows for word in row[:2]})
 
 
+def names(data: Path) -> list[str]:
+    """Names in Arabic and in Latin letters, in no way told which belong together."""
+    rows = [line.split("\t") for line in (data / "translit-ar-en" / "train.tsv").read_text("utf-8").splitlines()]
+    return sorted({name for row in rows for name in row[:2]})
+
+
 PARTS = ("train", "dev", "test")
 
 
@@ -196,6 +202,34 @@ evaluation: {{metrics: [exact], validate_examples: 0, show: 0}}
 {LETTERS}
 training: {{steps: 1000, schedule: {{kind: cosine, warmup: 200}}, validate_every: 250, extend_vocabulary: true}}
 evaluation: {{metrics: [exact], validate_examples: 200, show: 0}}
+""",
+    ),
+    "transliteration": Task(
+        "Arabic names to Latin letters; letters of the names of both sides restored",
+        names,
+        f"""
+source: {{tokenizer: characters}}
+target: {{tokenizer: characters}}
+data: {{split: {{dev: 0.02, test: 0.001}}}}
+{LETTERS}
+task: {{source_noise: {{mask: 0.1, drop: 0.1, span: 0.1}}, label_smoothing: 0.1}}
+batching: {{tokens: 1024}}
+training:
+  steps: 1500
+  optimiser: {{kind: adam, lr: 1e-3, betas: [0.9, 0.98]}}
+  schedule: {{kind: cosine, warmup: 200}}
+evaluation: {{metrics: [exact], validate_examples: 0, show: 0}}
+""",
+        "transliteration",
+        f"""
+{LETTERS}
+training:
+  epochs: null
+  steps: 1000
+  optimiser: {{kind: adam, lr: 1e-3, betas: [0.9, 0.98]}}
+  schedule: {{kind: cosine, warmup: 200}}
+  validate_every: 250
+evaluation: {{metrics: [cer], validate_examples: 200, show: 0}}
 """,
     ),
     "translation": Task(
