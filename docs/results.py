@@ -19,6 +19,7 @@ from seqloom.config import read_yaml
 ROOT = Path(__file__).parents[1]
 README, ALL = ROOT / "README.md", ROOT / "docs" / "results.md"
 PEERS, GPU = "benchmarks/results/peers.json", "benchmarks/results/gpu.json"
+PRETRAINING = "benchmarks/results/pretraining.json"
 LOAD, START = "benchmarks/results/load.json", "benchmarks/results/start.json"
 TOLD = (  # result files that the README shows
     "demo-pronunciation",
@@ -407,7 +408,26 @@ def served(some: bool = False) -> list[str]:
     ]
 
 
-BLOCKS = {"results": results, "peers": peers, "gpu": gpu, "served": served}
+def gains(some: bool = False) -> list[str]:
+    """Test scores from scratch and from a pretrained run, same recipe, steps and seeds."""
+    found = json.loads((ROOT / PRETRAINING).read_text())
+    lines = [
+        "| task; what it was pretrained on | labels | from scratch | pretrained | gain (95 % interval) | measured |"
+    ]
+    lines.append("|---|---|---|---|---|---|")
+    for task in found.values():
+        name = task["metric"].partition(" (")[0]
+        for one in task["portions"]:
+            (low, high), share = one["interval"], f"{100 * one['share']:.0f} %"
+            lines.append(
+                f"| {task['task']} | {one['pairs']:,} ({share}) | {name} {one['scratch']['mean']:.1f} "
+                f"| {one['begun']['mean']:.1f} | {one['gain']:+.1f} ({low:.1f} to {high:.1f}) "
+                f"| [{task['date']}]({PRETRAINING}) |"
+            )
+    return lines
+
+
+BLOCKS = {"results": results, "peers": peers, "gpu": gpu, "served": served, "gains": gains}
 
 
 def written(text: str, some: bool) -> str:
