@@ -220,6 +220,8 @@ class Recipe(Settings):
             raise ValueError(f"task.source_noise: drop, swap and span move the words that tags belong to; {fix}")
         if self.task.restore and not self.model.in_place:
             raise ValueError("task.restore: it asks for tokens in their places; set model.decoder: tags")
+        if self.task.next_word and not self.model.in_place:
+            raise ValueError("task.next_word: every place of the source is asked; set model.decoder: tags")
         if self.task.source_noise.whole_words and not self.model.in_place:
             raise ValueError("task.source_noise.whole_words: it is for task.restore with model.decoder: tags")
         if self.model.labels and (key := self.task.about_history):

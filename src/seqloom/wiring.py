@@ -52,7 +52,7 @@ def joined_codecs(
         points=model.points,
         continues=model.continues,
         may_be_empty=model.may_be_empty,
-        restores=recipe.task.restore,
+        restores=recipe.task.restore or recipe.task.next_word,
     )
 
 

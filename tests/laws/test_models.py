@@ -405,16 +405,34 @@ def test_the_last_token_is_read(case: Case) -> None:
     assert ((features[0] - features[1]).abs().amax(-1) > 1e-3).all()
 
 
-def test_causal_self_attention_sees_only_what_was_read() -> None:
-    """Forward encoder, causal self-attention: a later source token changes no earlier memory; the full one does."""
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize(("bidirectional", "reverse"), [(False, False), (True, False), (False, True)])
+def test_an_encoder_that_reads_one_way_knows_nothing_of_later_tokens(
+    bidirectional: bool, reverse: bool, layers: int
+) -> None:
+    """And one that does not say so does: what `task.next_word` rests on."""
+    source, other = _changed_at(3)
+    raw = small(ENCODERS, "rnn", bidirectional=bidirectional, reverse=reverse, layers=layers)
+    encoder = build(Case(f"{bidirectional=} {reverse=} {layers=}", model(encoder=raw))).encoder
+    assert encoder.one_way == (not bidirectional and not reverse)
+    assert torch.equal(encoder(source).states[:, :3], encoder(other).states[:, :3]) == encoder.one_way
+
+
+def _changed_at(place: int) -> tuple[Tokens, Tokens]:
     source = some_tokens([5, 5], 12)
     other = Tokens(source.ids.clone(), source.mask)
-    other.ids[:, 3] = 6 + (source.ids[:, 3] - 5) % 6
+    other.ids[:, place] = 6 + (source.ids[:, place] - 5) % 6
+    return source, other
+
+
+def test_causal_self_attention_sees_only_what_was_read() -> None:
+    """Forward encoder, causal self-attention: a later source token changes no earlier memory; the full one does."""
+    source, other = _changed_at(3)
     for causal in (True, False):
         raw = small(ENCODERS, "rnn", bidirectional=False, self_attention={"score": "scaled_dot", "causal": causal})
         encoder = build(Case(f"causal={causal}", model(encoder=raw))).encoder
         earlier, changed = encoder(source).states[:, :3], encoder(other).states[:, :3]
-        assert torch.equal(earlier, changed) == causal
+        assert torch.equal(earlier, changed) == causal == encoder.one_way
 
 
 # --- the options do something --------------------

@@ -104,6 +104,44 @@ def test_words_read_by_their_letters_are_restored_and_rare_ones_not_asked_for(
     assert values["perplexity"] < 6, "of twenty words, the one between its neighbours"
 
 
+NEXT = "task: {next_word: true}"
+
+
+def next_word(texts: Path, way: str, steps: int) -> str:
+    """The recipe that asks every word for the one behind it."""
+    recipe = MASKED.format(text=texts / "text.txt", encoder="rnn", words="", steps=steps)
+    task = next(line for line in recipe.splitlines() if line.startswith("task:"))
+    return recipe.replace(task, NEXT).replace("kind: rnn, width: 16", f"kind: rnn, width: 16, bidirectional: {way}")
+
+
+def test_the_next_word_is_learned_by_an_encoder_that_reads_one_way(
+    seqloom: Command, texts: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "next.yaml").write_text(next_word(texts, "false", 200))
+    answer = seqloom("train", tmp_path / "next.yaml", "--run", tmp_path / "next", "--no-report")
+    assert answer.code == 0, answer.err
+    values = load(tmp_path / "next").about["validation"]
+    assert isinstance(values, dict)
+    assert values["perplexity"] < 1.3, "of twenty words, the one that always follows"
+    labels = LABELS.format(pairs=texts / "pairs.tsv", encoder="rnn", take=", take: [encoder, source_embedding]")
+    labels = labels.replace("kind: rnn, width: 16", "kind: rnn, width: 16, bidirectional: false")
+    (tmp_path / "labels.yaml").write_text(labels)
+    answer = seqloom(
+        "train", tmp_path / "labels.yaml", "--run", tmp_path / "labels", "--from", tmp_path / "next", "--no-report"
+    )
+    assert answer.code == 0, answer.err
+    assert "taken over: " in answer.err
+
+
+def test_an_encoder_that_has_seen_the_next_word_is_not_asked_for_it(
+    seqloom: Command, texts: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "next.yaml").write_text(next_word(texts, "true", 2))
+    answer = seqloom("train", tmp_path / "next.yaml", "--run", tmp_path / "next", "--no-report")
+    assert "bidirectional: false" in answer.refused("E_RECIPE", 2)
+    assert not (tmp_path / "next").exists()
+
+
 def test_an_encoder_is_taken_over(seqloom: Command, texts: Path, tmp_path: Path) -> None:
     run = pretrained(seqloom, texts, tmp_path)
     answer = taking(seqloom, texts, tmp_path, "encoder, source_embedding", "--from", run)

@@ -75,7 +75,16 @@ def check_model(recipe: Recipe) -> None:
     few = len(SPECIALS) + 1  # tokens; more only make it larger
     read = {name: (extra.use, few) for name, extra in recipe.extras.items() if kind_of(extra.use) != "prefix"}
     sizes: dict[str, object] = {"extras": read} if read else {}
-    runtime.check_room(lambda: MODELS.build(recipe.model, source_vocabulary=few, target_vocabulary=few, **sizes))
+
+    def built() -> Network:
+        return MODELS.build(recipe.model, source_vocabulary=few, target_vocabulary=few, **sizes)
+
+    runtime.check_room(built)
+    network = built() if recipe.task.next_word else None
+    if isinstance(network, Generator) and not all(reader.one_way for reader in network.readers()):
+        what = "it asks for the token behind each, and this encoder has seen that"
+        fix = "use model.encoder: {kind: rnn, bidirectional: false}, or restore masked tokens (task.restore)"
+        raise SeqloomError("E_RECIPE", what, where="task.next_word", fix=fix)
 
 
 @dataclass(frozen=True)

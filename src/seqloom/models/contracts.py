@@ -102,6 +102,7 @@ class Encoder(nn.Module, ABC):
     reads_words: ClassVar[bool] = False  # True: sources must say which word each of their tokens is a part of
     reads: ClassVar[str | None] = None  # the only kind of source that it can read (`source.kind` of a recipe), if any
     shrinks: ClassVar[bool] = False  # True: its memory has fewer positions than the source
+    one_way: bool = False  # True: a position knows nothing of what stands behind it
     reduction: int = 1  # so many neighbours of the source are one position of the memory, the last one may be of fewer
     self_taps: tuple[str, ...] = ()  # taps of the weights between its positions, layer by layer: B H S S
     summary_sizes: tuple[tuple[int, ...], ...]  # width of every tensor in memory.summary

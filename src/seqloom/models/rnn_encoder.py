@@ -44,6 +44,8 @@ class RecurrentEncoder(Encoder):
         super().__init__()
         self.vectors = Vectors(embedding, frames)
         self.width, self.reverse = settings.width, settings.reverse
+        sees_all = settings.self_attention is not None and not settings.self_attention.causal
+        self.one_way = not (settings.bidirectional or settings.reverse or sees_all)
         inputs = [self.vectors.width] + [settings.width] * (settings.layers - 1)
         self.layers = nn.ModuleList(
             Bidirectional(

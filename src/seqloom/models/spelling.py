@@ -237,6 +237,7 @@ class SpelledEncoder(Encoder):
             width += settings.width
         self.words = WORD_ENCODERS.build(settings.words, embedding=None, frames=width)
         self.width, self.summary_sizes = self.words.width, self.words.summary_sizes
+        self.one_way = self.words.one_way  # words are, and their letters are looked at all at once
         self.self_taps = self.words.self_taps
 
     def forward(self, source: Source) -> Memory:

@@ -82,6 +82,8 @@ def _refuse_tokens(
         raise ValueError(f"model.head: copy repeats tokens of the source, and {kind} are none; use linear or mlp")
     if model.reads_words:
         raise ValueError(f"model.encoder: it reads words by their letters, and the source is {kind}; use rnn")
+    if task.next_word:
+        raise ValueError(f"task.next_word: it asks for tokens of the source, and {kind} are none; leave it out")
     if task.restore or not task.source_noise.silent:
         raise ValueError(f"task.source_noise: it changes tokens of the source, and {kind} are none; leave it out")
     if task.guided_alignment:

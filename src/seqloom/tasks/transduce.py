@@ -61,6 +61,7 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
         edit_temperature: float = Field(0.0, ge=0.0)  # > 0: learn sampled edited targets
         source_noise: Noise = Noise()
         restore: bool = False  # ask for those tokens alone that `source_noise` struck (masked language modelling)
+        next_word: bool = False  # ask every token for the one behind it (language modelling of an encoder)
         r_drop: float = Field(0.0, ge=0.0)  # alpha: how much two passes with other dropout must agree
         teachers: Teachers | None = None  # trained runs whose probabilities are learned as well (distillation)
         risk: Risk | None = None  # minimise the expected cost of a metric: to fine-tune a trained run with
@@ -87,6 +88,8 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
                 raise ValueError(
                     "source_noise: where tokens are restored, replace, mask and keep are at most 1 together"
                 )
+            if self.restore and self.next_word:
+                raise ValueError("next_word: restore asks for tokens in their own places; leave one of them out")
             if noise.keep and not self.restore:
                 raise ValueError("source_noise.keep: it changes nothing unless restore asks for what was kept")
             if self.history.whole_words or self.history.span or self.history.keep:
@@ -165,6 +168,8 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
             learned, target = _learned(model, self._judged(batch))
             return summed(*model.losses(learned), target)
         batch = self._noisy_source(batch)
+        if self.settings.next_word:
+            batch = _moved_up(batch)
         if self.risk is None:
             return self._likelihood(model, batch, step)
         return self._risk(self.risk, model, batch, step)
@@ -243,6 +248,8 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
 
     def _judged(self, batch: Batch) -> Batch:
         """What validation asks: the plain batch; where tokens are to be restored, with the same noise every time."""
+        if self.settings.next_word:
+            return _moved_up(batch)
         if not self.settings.restore:
             return batch
         with torch.random.fork_rng(devices=[]):
@@ -307,6 +314,15 @@ class Transduce(Task[Generator, Pair, list[Hypothesis]]):
 
     def predict(self, model: Generator, batch: Batch) -> list[list[Hypothesis]]:
         return search(model, batch.sources, self.searching.strategy, limits=self.searching.limits)
+
+
+def _moved_up(batch: Batch) -> Batch:
+    """Every place is asked for the token behind it: not for the end, nor for what the vocabulary lacks."""
+    target = batch.target
+    assert target is not None
+    ids, mask = (torch.roll(values, -1, dims=1) for values in (target.ids, target.mask))
+    mask[:, -1] = False
+    return replace(batch, target=replace(target, ids=ids, mask=mask & (ids != EOS) & (ids != UNK)))
 
 
 def _learned(model: Generator, batch: Batch) -> tuple[Batch, Tokens]:
