@@ -126,6 +126,19 @@ model:
   encoder: {kind: transformer, width: 128, layers: 3, heads: 4, feedforward: 512, dropout: 0.2, positions: rotary}
   decoder: {kind: transformer, width: 128, layers: 3, heads: 4, feedforward: 512, dropout: 0.2, positions: rotary}
 """
+RESTORED = f"""
+source: {{tokenizer: characters}}
+target: {{tokenizer: characters}}
+data: {{split: {{dev: 0.02, test: 0.001}}}}
+{LETTERS}
+task: {{source_noise: {{mask: 0.1, drop: 0.1, span: 0.1}}, label_smoothing: 0.1}}
+batching: {{tokens: 1024}}
+training:
+  steps: 1500
+  optimiser: {{kind: adam, lr: 1e-3, betas: [0.9, 0.98]}}
+  schedule: {{kind: cosine, warmup: 200}}
+evaluation: {{metrics: [exact], validate_examples: 0, show: 0}}
+"""
 TASKS = {
     "tagging": Task(
         "parts of speech (UD EWT); masked words of its 12,544 sentences",
@@ -186,19 +199,7 @@ training: {epochs: null, steps: 500, validate_every: 50, take: [encoder, source_
     "inflection": Task(
         "Turkish lemma and tags to the inflected form; letters of its lemmas and forms restored",
         inflected,
-        f"""
-source: {{tokenizer: characters}}
-target: {{tokenizer: characters}}
-data: {{split: {{dev: 0.02, test: 0.001}}}}
-{LETTERS}
-task: {{source_noise: {{mask: 0.1, drop: 0.1, span: 0.1}}, label_smoothing: 0.1}}
-batching: {{tokens: 1024}}
-training:
-  steps: 1500
-  optimiser: {{kind: adam, lr: 1e-3, betas: [0.9, 0.98]}}
-  schedule: {{kind: cosine, warmup: 200}}
-evaluation: {{metrics: [exact], validate_examples: 0, show: 0}}
-""",
+        RESTORED,
         "inflection",
         f"""
 {LETTERS}
@@ -209,19 +210,7 @@ evaluation: {{metrics: [exact], validate_examples: 200, show: 0}}
     "transliteration": Task(
         "Arabic names to Latin letters; letters of the names of both sides restored",
         names,
-        f"""
-source: {{tokenizer: characters}}
-target: {{tokenizer: characters}}
-data: {{split: {{dev: 0.02, test: 0.001}}}}
-{LETTERS}
-task: {{source_noise: {{mask: 0.1, drop: 0.1, span: 0.1}}, label_smoothing: 0.1}}
-batching: {{tokens: 1024}}
-training:
-  steps: 1500
-  optimiser: {{kind: adam, lr: 1e-3, betas: [0.9, 0.98]}}
-  schedule: {{kind: cosine, warmup: 200}}
-evaluation: {{metrics: [exact], validate_examples: 0, show: 0}}
-""",
+        RESTORED,
         "transliteration",
         f"""
 {LETTERS}
