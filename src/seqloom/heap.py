@@ -4,9 +4,9 @@ glibc gives large blocks back as soon as they are free and gets them again page 
 a batched prediction and more of a training step. This changes the whole process, so only commands ask for it:
 predictions of the library may run in a process that is somebody else's.
 
-Python looks through all objects for cycles that nobody holds every so often, and torch alone brings some 200,000: a
-quarter of a second in which a GPU waits, in the middle of a prediction that takes as long. What a prediction makes has
-no cycles. Nothing heavy is imported here.
+Every so often Python looks through all objects for cycles that nobody holds, and torch alone brings some 200,000: one
+look can take as long as a batch of predictions, and a GPU waits meanwhile. What a prediction makes has no cycles. Nothing
+heavy is imported here.
 """
 
 from __future__ import annotations

@@ -80,11 +80,13 @@ def check_model(recipe: Recipe) -> None:
         return MODELS.build(recipe.model, source_vocabulary=few, target_vocabulary=few, **sizes)
 
     runtime.check_room(built)
-    network = built() if recipe.task.next_word else None
-    if isinstance(network, Generator) and not all(reader.one_way for reader in network.readers()):
-        what = "it asks for the token behind each, and this encoder has seen that"
-        fix = "use model.encoder: {kind: rnn, bidirectional: false}, or restore masked tokens (task.restore)"
-        raise SeqloomError("E_RECIPE", what, where="task.next_word", fix=fix)
+    if recipe.task.next_word:
+        network = built()
+        assert isinstance(network, Generator), "what says something in place of every token"
+        if not all(reader.one_way for reader in network.readers()):
+            what = "it asks for the token behind each, and this encoder has seen that"
+            fix = "use model.encoder: {kind: rnn, bidirectional: false}, or restore masked tokens (task.restore)"
+            raise SeqloomError("E_RECIPE", what, where="task.next_word", fix=fix)
 
 
 @dataclass(frozen=True)

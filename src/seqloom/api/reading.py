@@ -57,7 +57,7 @@ class Reader:
     max_source: int  # tokens
     max_extra: int
     sentences_per_line: object  # of the training lines, where that is known
-    _cuts: dict[str, Cut] = field(default_factory=dict, init=False, repr=False)  # of texts that will be encoded soon
+    _cuts: dict[str, Cut] = field(default_factory=dict, init=False, repr=False, compare=False)  # soon to be encoded
 
     @property
     def splits_sentences(self) -> bool:
