@@ -5,8 +5,8 @@ a batched prediction and more of a training step. This changes the whole process
 predictions of the library may run in a process that is somebody else's.
 
 Every so often Python looks through all objects for cycles that nobody holds, and torch alone brings some 200,000: one
-look can take as long as a batch of predictions, and a GPU waits meanwhile. What a prediction makes has no cycles. Nothing
-heavy is imported here.
+look can take as long as a batch of predictions, and a GPU waits meanwhile. What a prediction makes has no cycles.
+Nothing heavy is imported here.
 """
 
 from __future__ import annotations
