@@ -99,7 +99,7 @@ class Walk:
         start: Start | None = None,
         home: torch.device | None = None,
     ) -> None:
-        """`home` is where the scorers are, if not where the sources lie; what asks for values is done by these."""
+        """`home` is where the scorers are, if not where the sources lie; what asks for values is done with these."""
         lengths = source_lengths(sources)
         home = home or lengths.device
         self.plan: Strategy = STRATEGIES.build(strategy)
