@@ -8,6 +8,8 @@ The result names recipe, date, machine, seeds, scores with intervals and signatu
 several seeds `scores` holds the means over those of the first recipe, `runs` what each run reached; the interval of a
 mean is that of the middle run. `--ensemble` judges all runs, those of further recipes too, as one model.
 `--tune search.ctc=0.5,1,2` takes for each run the value with which its dev set is judged best by `training.metric`.
+`--root FOLDER` is where the data lies: results name files from there on. `--shared` says that other trainings kept the
+machine busy meanwhile.
 """
 
 from __future__ import annotations
@@ -182,6 +184,10 @@ def planned(text: str) -> tuple[Path, list[int]]:
     return Path(path), parse_seeds(seeds or "1")
 
 
+def beginning(folder: str) -> str:
+    return folder.rstrip("/") + "/"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipes", type=planned, nargs="+", metavar="RECIPE[:SEEDS]")
@@ -189,11 +195,17 @@ def main() -> None:
     parser.add_argument("--set", dest="assignments", action="append", default=[])
     parser.add_argument("--ensemble", action="store_true", help="judge all runs as one model as well")
     parser.add_argument("--tune", metavar="KEY=A,B,C", help="choose among values of a setting on the dev set")
+    parser.add_argument("--root", type=beginning, default="", help="where the data lies: cut off in the result")
+    parser.add_argument("--shared", action="store_true", help="other trainings keep the machine busy meanwhile")
     parser.add_argument("--output", type=Path, default=None)
     arguments = parser.parse_args()
     name = arguments.recipes[0][0].stem
     run = arguments.run or Path("runs") / name
     result = measured(arguments.recipes, run, arguments.assignments, arguments.ensemble, arguments.tune)
+    result["settings"] = [
+        setting.replace(arguments.root, "") if arguments.root else setting for setting in arguments.assignments
+    ]
+    result["machine"] |= {"shared": True} if arguments.shared else {}  # type: ignore[operator]
     output = arguments.output or Path(__file__).parent / "results" / f"{name}.json"
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(result, indent=1) + "\n")
