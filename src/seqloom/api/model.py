@@ -38,7 +38,7 @@ from seqloom.data.examples import Inputs
 from seqloom.data.lexicon import FILE as LEXICON
 from seqloom.data.lexicon import Lexicon
 from seqloom.errors import SeqloomError
-from seqloom.heap import without_collector
+from seqloom.interpreter import without_collector
 from seqloom.metrics.calibration import Calibration
 from seqloom.metrics.perplexity import perplexity
 from seqloom.models.contracts import Scorer

@@ -22,6 +22,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 
 from seqloom.errors import SeqloomError
+from seqloom.interpreter import short_turns
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -39,10 +40,11 @@ def usable(threads: int) -> int:
 def ahead(answer: Callable[[Q], A], questions: Sequence[Q]) -> Iterator[A]:
     """`answer` of every question, in order: the next ones are on their way while somebody looks at one.
 
-    For a GPU, which is waited for most of the time: the interpreter has time to read what was found before.
+    For a GPU, which is waited for most of the time: the interpreter has time to read what was found before. A search
+    lets go of the interpreter with every operation, so whoever reads may have it for short turns only.
     """
     around = copy_context()
-    with ThreadPoolExecutor(1, thread_name_prefix="ahead") as thread:
+    with ThreadPoolExecutor(1, thread_name_prefix="ahead") as thread, short_turns():
         yield from thread.map(lambda question: around.run(answer, question), questions)
 
 

@@ -46,7 +46,7 @@ from seqloom.cli import (
 )
 from seqloom.cli.help import PlainCommand
 from seqloom.errors import INTERRUPTED, SeqloomError, nearest
-from seqloom.heap import SOME, keep_memory
+from seqloom.interpreter import SOME, keep_memory
 from seqloom.ranks.launch import launched
 
 COMMANDS: dict[str, Callable[..., None]] = {

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 
 from seqloom.errors import SeqloomError
-from seqloom.heap import settle
+from seqloom.interpreter import settle
 from seqloom.serve.guard import Guard
 from seqloom.serve.kept import Reloadable
 from seqloom.serve.service import Service

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import queue
-import sys
 import threading
 from collections.abc import Iterator
 from typing import TypeVar
 
+from seqloom.interpreter import short_turns
+
 T = TypeVar("T")
 WAIT = 0.1  # seconds between two looks at whether anybody still waits
-TURN = 2e-4  # seconds that the thread may keep the interpreter to itself, where Python's 5 ms are a whole training step
 
 
 def ahead(items: Iterator[T], count: int) -> Iterator[T]:
@@ -40,18 +40,16 @@ def ahead(items: Iterator[T], count: int) -> Iterator[T]:
             put((None, error, False))
 
     thread = threading.Thread(target=work, name="seqloom-ahead", daemon=True)
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(TURN)
-    thread.start()
-    try:
-        while True:
-            item, error, more = made.get()
-            if error is not None:
-                raise error
-            if not more:
-                return
-            yield item  # type: ignore[misc]
-    finally:
-        closed.set()
-        thread.join()
-        sys.setswitchinterval(usual)
+    with short_turns():
+        thread.start()
+        try:
+            while True:
+                item, error, more = made.get()
+                if error is not None:
+                    raise error
+                if not more:
+                    return
+                yield item  # type: ignore[misc]
+        finally:
+            closed.set()
+            thread.join()

@@ -1,4 +1,4 @@
-"""Freed memory is kept, not given back to the system, and nobody looks for garbage while a search runs.
+"""What the interpreter does beside the work: memory it gives back, garbage it looks for, threads it lets wait.
 
 glibc gives large blocks back as soon as they are free and gets them again page by page, which costs a CPU an eighth of
 a batched prediction and more of a training step. This changes the whole process, so only commands ask for it:
@@ -6,7 +6,9 @@ predictions of the library may run in a process that is somebody else's.
 
 Every so often Python looks through all objects for cycles that nobody holds, and torch alone brings some 200,000: one
 look can take as long as a batch of predictions, and a GPU waits meanwhile. What a prediction makes has no cycles.
-Nothing heavy is imported here.
+
+A thread that waits for a GPU lets others have the interpreter and gets it back after their turn, which may be Python's
+5 ms: longer than what the GPU does meanwhile. Nothing heavy is imported here.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from contextlib import contextmanager
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # as malloc.h numbers them
 ALL = -1
 SOME = 1 << 30  # bytes
+TURN = 2e-4  # seconds that a thread may keep the interpreter to itself, where Python's 5 ms are a whole training step
 
 
 def keep_memory(most: int) -> None:
@@ -40,6 +43,17 @@ def without_collector() -> Iterator[None]:
     finally:
         if looked:
             gc.enable()
+
+
+@contextmanager
+def short_turns() -> Iterator[None]:
+    """Inside, a thread that a device calls back has the interpreter at once, whatever another is at."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(min(usual, TURN))
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)
 
 
 def settle() -> None:
