@@ -10,7 +10,7 @@ from typing import Any
 from peers.worker import Job, Turns, job
 from seqloom import load_engine
 from seqloom.api.asked import Asked
-from seqloom.heap import SOME, keep_memory
+from seqloom.interpreter import SOME, keep_memory
 
 ENDLESS = 10**9
 WIDE = 1_000_000  # tokens: a batch is as large as it was asked for
