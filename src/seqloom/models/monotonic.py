@@ -153,7 +153,8 @@ class Monotonic(Decoder):
     def _hidden(self, h: Features, state: State) -> Float[Tensor, "N T 2 P A"]:
         places = spread(state.sources["places"], len(h))[:, None]  # N 1 P A
         first = self.query(h)[:, :, None] + places  # N T P A
-        hidden: Tensor = self.dropout(torch.tanh(torch.stack([first, first + self.again], dim=2)))
+        again = first + self.again.to(first.dtype)  # by far the largest tensors here: as exact as the products are
+        hidden: Tensor = self.dropout(torch.tanh(torch.stack([first, again], dim=2)))
         return hidden
 
     def _moves(self, z: Float[Tensor, "N T 2 P A"], state: State) -> Moves:
