@@ -12,6 +12,7 @@ import hashlib
 import json
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 from seqloom.config import read_yaml
@@ -303,12 +304,18 @@ def row(task: str, recipe: str, file: str, shown: dict[str, str]) -> str:
     result = json.loads((ROOT / file).read_text())
     scores = said(result["scores"], shown)
     if "ensemble" in result:
-        scores += f"; {len(result['runs'])} seeds as one model: {said(result['ensemble'], shown)}"
+        scores += f"; {members(result['runs'])} as one model: {said(result['ensemble'], shown)}"
     seconds = result.get("total_seconds", result["training_seconds"])
     took = f"{seconds / 60:.1f} min on {machine(result)}"
     if changed(result):
         recipe += ", as it was then"
     return f"| {task} | {result['pairs']:,} | {recipe} | {scores} | {took} | [{result['date']}]({file}) |"
+
+
+def members(runs: list[dict[str, object]]) -> str:
+    """How many runs answered together, and of which other recipes some of them are."""
+    first, *others = Counter(str(run["recipe"]) for run in runs).items()
+    return " and ".join([f"{first[1]} seeds", *(f"{count} of {recipe}" for recipe, count in others)])
 
 
 def results(some: bool = False) -> list[str]:
