@@ -10,8 +10,8 @@ python recipes/measure.py recipes/pronunciation-large.yaml:1-5 --ensemble --set 
 
 from __future__ import annotations
 
+import argparse
 import gzip
-import sys
 from pathlib import Path
 
 HELD = 2_000
@@ -26,7 +26,7 @@ def word(line: str) -> str:
     return line.split("\t")[0]
 
 
-def main(folder: Path) -> None:
+def divided(folder: Path) -> None:
     known, dev = set(map(word, lines(folder / "train.tsv.gz"))), lines(folder / "dev.tsv.gz")
     held = set([line for line in dev if word(line) not in known][::2][:HELD])
     for name, keeps in {"held": True, "more": False}.items():
@@ -34,5 +34,11 @@ def main(folder: Path) -> None:
             file.writelines(line for line in dev if (line in held) == keeps)
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    divided(parser.parse_args().folder)
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()

@@ -10,8 +10,8 @@ times in one, is kept once, in the part that is judged: letters and digits are c
 
 from __future__ import annotations
 
+import argparse
 import gzip
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,7 +56,7 @@ def pairs(dialogue: Dialogue) -> list[str]:
     return [f"{END.join(said[max(0, i - BEFORE) : i])}\t{said[i]}\n" for i in range(1, len(said))]
 
 
-def main(folder: Path, out: Path, lines_of: Callable[[Dialogue], list[str]]) -> None:
+def laid_out(folder: Path, out: Path, lines_of: Callable[[Dialogue], list[str]]) -> None:
     given = {"test": dialogues(folder / "dev.tsv.gz"), "train": dialogues(folder / "train.tsv.gz")}
     seen: set[str] = set()
     kept: dict[str, list[Dialogue]] = {}
@@ -71,5 +71,14 @@ def main(folder: Path, out: Path, lines_of: Callable[[Dialogue], list[str]]) -> 
         print(f"{part}: {len(found):,} dialogues, {len(lines):,} examples")
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--emotions", action="store_true", help="whole dialogues, and the emotions that occur in them")
+    arguments = parser.parse_args()
+    laid_out(arguments.folder, arguments.out, felt if arguments.emotions else pairs)
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), felt if "--emotions" in sys.argv[3:] else pairs)
+    main()

@@ -8,18 +8,20 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "benchmarks"
+ROOT = Path(__file__).parents[2]
+FILES = sorted(path.relative_to(ROOT) for folder in ("benchmarks", "recipes") for path in (ROOT / folder).glob("*.py"))
+SCRIPTS = [
+    file for file in FILES if "__main__" in (ROOT / file).read_text(encoding="utf-8")
+]  # others are parts of them
 
 
-@pytest.mark.parametrize("script", sorted(path.name for path in FOLDER.glob("*.py")))
-def test_every_script_of_benchmarks_tells_how_it_is_used(
-    script: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("script", SCRIPTS, ids=str)
+def test_every_script_tells_how_it_is_used(
+    script: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if "__main__" not in (FOLDER / script).read_text(encoding="utf-8"):
-        pytest.skip("a part of others, not a script")
-    monkeypatch.syspath_prepend(str(FOLDER))
-    monkeypatch.setattr(sys, "argv", [script, "--help"])
+    monkeypatch.syspath_prepend(str((ROOT / script).parent))
+    monkeypatch.setattr(sys, "argv", [script.name, "--help"])
     with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(FOLDER / script), run_name="__main__")
+        runpy.run_path(str(ROOT / script), run_name="__main__")
     assert ended.value.code == 0
     assert "usage:" in capsys.readouterr().out
