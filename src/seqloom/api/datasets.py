@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -55,6 +55,23 @@ class Datasets:
     def given(self) -> Iterator[Example]:
         """All of the training files, what is held out of them as well."""
         return self._read("train")
+
+    def refuse_empty(self, part: str, examples: Callable[[], Iterator[Example]]) -> None:
+        """E_EMPTY where there is nothing in a set."""
+        if next(examples(), None) is not None:
+            return
+        what = f"the {part} set is empty: too few different sources to hold some out"
+        fix = f"give data.{part} a file, or more pairs"
+        if part == "train":
+            what, fix = "all pairs are held out", "give more pairs, or files as data.dev and data.test"
+        elif part in self.data.sets:
+            what, fix = "the file holds no pairs", f"name another file, or leave data.{part} out"
+        raise SeqloomError("E_EMPTY", what, where=self.named(part), fix=fix)
+
+    def named(self, part: str) -> str:
+        """Where a set comes from: its key, and its files where it has some of its own."""
+        files = self.data.files().get(part, [])
+        return f"data.{part}" + (f": {', '.join(files)}" if files else "")
 
     def _part(self, part: Part) -> Iterator[Example]:
         sets = self.data.sets

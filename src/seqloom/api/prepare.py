@@ -10,8 +10,6 @@ import math
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +17,10 @@ import torch
 
 from seqloom import runtime, weights
 from seqloom.api.datasets import Datasets, merged
-from seqloom.api.extension import added, carry_over, extended
+from seqloom.api.extension import added, carry_over
 from seqloom.api.labelled import check_labels
-from seqloom.api.load import Opened, load_codecs, members, opened, save_codecs, unlike
+from seqloom.api.learning import Given, Learning, Tell, begun_from
+from seqloom.api.load import load_codecs, members, save_codecs, unlike
 from seqloom.api.model import Model
 from seqloom.api.options import Options
 from seqloom.api.ranking import Protocol, rankings
@@ -30,16 +29,13 @@ from seqloom.api.staging import PAIRS, RECIPE
 from seqloom.batch import Batch
 from seqloom.config import Plain, kind_of, render_yaml
 from seqloom.data.batching import TokenBatches, in_order
-from seqloom.data.codec import TextCodec
-from seqloom.data.codecs import CODECS, Codecs, Ids
+from seqloom.data.codecs import Codecs, Ids
 from seqloom.data.corpus import Corpus
 from seqloom.data.examples import Example
 from seqloom.data.files import Tally
-from seqloom.data.filters import Counts, refuse_nothing
+from seqloom.data.filters import Counts
 from seqloom.data.readers import files_of
 from seqloom.data.recutting import recutting, varying
-from seqloom.data.source import SourceCodec, SourceSettings
-from seqloom.data.tokenizers import TOKENIZERS
 from seqloom.data.windows import WindowBatches, judged, stream
 from seqloom.errors import SeqloomError
 from seqloom.files import atomic_folder, atomic_write
@@ -59,7 +55,6 @@ from seqloom.wiring import (
     AnyTask,
     build_model,
     build_task,
-    joined_codecs,
     parameters,
     start_from_vectors,
     start_from_weights,
@@ -67,7 +62,6 @@ from seqloom.wiring import (
 
 CALIBRATION_EXAMPLES = 2_000
 CUT_SHARE = 0.001  # of the training targets may be longer than outputs without a word about it
-Tell = Callable[[str], None]
 
 
 def check_model(recipe: Recipe) -> None:
@@ -89,21 +83,12 @@ def check_model(recipe: Recipe) -> None:
             raise SeqloomError("E_RECIPE", what, where="task.next_word", fix=fix)
 
 
-@dataclass(frozen=True)
-class Given:
-    """What a run takes over from others."""
-
-    start: Path | None = None  # a run whose weights and tokens to begin with (fine-tuning)
-    codec: Path | None = None  # a folder of codecs
-    tokens_of: Path | None = None  # a run whose target tokens a language model has, so that it can advise that run
-
-
 class Prepared:
     """Everything but the loop. Of several processes the first makes what is missing; the others find it there."""
 
     def __init__(self, recipe: Recipe, folder: Path, tell: Tell, given: Given, ranks: Group = ALONE) -> None:
         self.recipe, self.folder, self.tell, self.leads = recipe, folder, tell, ranks.leads
-        self.start, self.codec, self.tokens_of = given.start, given.codec, given.tokens_of
+        self.given = given
         self.device = runtime.apply(recipe.runtime)
         if self.device.type == "cpu":
             keep_memory(ALL)
@@ -130,99 +115,23 @@ class Prepared:
     def _codecs(self) -> Codecs:
         folder, recipe = self.folder / "codec", self.recipe
         if not folder.exists():
-            codecs = None if self.codec is not None else self._trained_codecs()
+            learning = Learning(recipe, self.datasets, self.given, self.tell)
+            codecs = None if self.given.codec is not None else learning.codecs()
             if codecs is not None:
-                check_labels(recipe, codecs, self._named("train"), self.tell)
+                check_labels(recipe, codecs, self.datasets.named("train"), self.tell)
             with atomic_folder(folder) as new:
                 if codecs is not None:
                     save_codecs(recipe, codecs, new)
                 else:
-                    shutil.copytree(str(self.codec), new, dirs_exist_ok=True)
+                    shutil.copytree(str(self.given.codec), new, dirs_exist_ok=True)
         return load_codecs(recipe, folder)
-
-    def _trained_codecs(self) -> Codecs:
-        """Learned from the training pairs; by the split's seed, so that runs of other seeds share their tokens."""
-        recipe, train = self.recipe, self.datasets.train
-        refuse_nothing(self.datasets.given(), self.datasets.tally, self._named("train"), recipe.model.may_be_empty)
-        self._refuse_empty("train", train)
-        if self.start is not None:
-            first = self._first(self.start)
-            if recipe.training.take:
-                return self._taken_codecs(first)
-            _check_same_text(recipe, first.recipe, self.start)
-            if not recipe.training.extend_vocabulary:
-                return first.codecs
-            return extended(recipe, first.codecs, train, self._trained_extra)
-        if recipe.training.take:
-            what, fix = "there is no run to take parts from", "begin from a run (--from RUN), or leave it out"
-            raise SeqloomError("E_RECIPE", what, where="training.take", fix=fix)
-        if self.tokens_of is not None:
-            said = self._first(self.tokens_of)
-            _check_same_tokens(recipe, said.recipe, self.tokens_of)
-            return joined_codecs(recipe, said.codecs.target, said.codecs.target)
-        if recipe.training.extend_vocabulary:
-            fix = "begin from a run (--from RUN), or leave it out"
-            raise SeqloomError(
-                "E_RECIPE", "there is no vocabulary to extend", where="training.extend_vocabulary", fix=fix
-            )
-
-        self.tell("learning the vocabulary")
-        trained = self._trained_codec
-        extras = self._trained_extras()
-        read = ["source", *recipe.shared_extras]
-        if recipe.model.one_vocabulary:
-            both = trained(recipe.source, *read, "target").as_text()
-            return joined_codecs(recipe, both, both, extras)
-        return joined_codecs(recipe, trained(recipe.source, *read), trained(recipe.target, "target").as_text(), extras)
-
-    def _trained_codec(self, settings: SourceSettings, *sides: str) -> SourceCodec:
-        last: list[Example] = []  # of which a text was given out
-
-        tokenizer = TOKENIZERS[kind_of(self.recipe.target.tokenizer)]
-
-        def texts() -> Iterator[str]:
-            for one in self.datasets.train():
-                last[:] = [one]
-                named = {"source": one.source, "target": one.target, **one.extras}
-                if "target" in sides and one.target.strip():
-                    tokenizer.refuse(one.target, one.where)
-                yield from (named[side] for side in sides)
-
-        try:
-            return CODECS[kind_of(settings)].train(settings, texts, self.recipe.data.split.seed)
-        except SeqloomError as error:
-            with last[0].told() if last else nullcontext():
-                where = error.where or self._named("train")
-                raise SeqloomError(error.code, error.what, where=where, fix=error.fix) from None
-
-    def _trained_extras(self) -> dict[str, TextCodec]:
-        return {name: self._trained_extra(name) for name, settings in self.recipe.extras.items() if not settings.shared}
-
-    def _trained_extra(self, name: str) -> TextCodec:
-        return self._trained_codec(self.recipe.extras[name], name).as_text()
-
-    def _taken_codecs(self, first: Opened) -> Codecs:
-        """What is read is cut as the first run does it; what is said is learned from the data, as is every extra."""
-        assert self.start is not None
-        _check_same_text(self.recipe, first.recipe, self.start, ("source",))
-        source = first.codecs.source
-        if self.recipe.model.one_vocabulary:
-            return joined_codecs(self.recipe, source, source.as_text(), self._trained_extras())
-        target = self._trained_codec(self.recipe.target, "target").as_text()
-        return joined_codecs(self.recipe, source, target, self._trained_extras())
-
-    def _first(self, start: Path) -> Opened:
-        """The run to begin from. Opening it sets this process up to predict, which is taken back."""
-        first = opened(start, device="cpu")
-        runtime.apply(self.recipe.runtime)
-        return first
 
     def _teachers(self) -> list[Generator]:
         """The networks of `task.teachers`, which read and write as the student does."""
         asked = self.recipe.task.teachers
         found = []
         for run in members(asked.runs) if asked else ():
-            teacher = self._first(run)
+            teacher = begun_from(run, self.recipe)
             if odd := unlike(self.codecs, teacher.codecs):
                 fix = "teach with runs of the same data, text settings and seed of the split"
                 what = f"{run} and this run do not read and write alike: {odd}"
@@ -235,7 +144,7 @@ class Prepared:
         folder = self.folder / "cache" / part
         if (folder / "corpus.json").exists():
             return Corpus.open(folder)
-        self._refuse_empty(part, examples)
+        self.datasets.refuse_empty(part, examples)
         keep_text = part == "train" and self.codecs.samples
         before = Counter(self.datasets.tally)
         corpus, counts = Corpus.build(examples(), self.codecs, folder, self.recipe.data.limits, keep_text=keep_text)
@@ -266,22 +175,6 @@ class Prepared:
         told = f"{100 * share:.1f} % of the training targets are longer than an output may be"
         self.tell(f"caution: {told}; search.limits: max_ratio: {max(ratio, limits.max_ratio):g}{most} holds them all")
 
-    def _refuse_empty(self, part: str, examples: Callable[[], Iterator[Example]]) -> None:
-        if next(examples(), None) is not None:
-            return
-        what = f"the {part} set is empty: too few different sources to hold some out"
-        fix = f"give data.{part} a file, or more pairs"
-        if part == "train":
-            what, fix = "all pairs are held out", "give more pairs, or files as data.dev and data.test"
-        elif part in self.recipe.data.sets:
-            what, fix = "the file holds no pairs", f"name another file, or leave data.{part} out"
-        raise SeqloomError("E_EMPTY", what, where=self._named(part), fix=fix)
-
-    def _named(self, part: str) -> str:
-        """Where a set comes from: its key, and its files where it has some of its own."""
-        files = self.recipe.data.files().get(part, [])
-        return f"data.{part}" + (f": {', '.join(files)}" if files else "")
-
     def place_of(self, index: int) -> str:
         """file:line of a training pair."""
         sizes = self.train_pairs.sizes
@@ -304,18 +197,18 @@ class Prepared:
 
     def _begin(self, network: Network) -> None:
         """Weights of the first step that are not random: those of another run, or given word vectors."""
-        if self.start is None:
+        if self.given.start is None:
             for side, share in start_from_vectors(self.recipe, network, self.codecs).items():
                 self.tell(f"{side} vectors: {100 * share:.1f} % of the vocabulary found")
             for part, count in start_from_weights(self.recipe, network).items():
                 self.tell(f"{part} weights: {count:,} parameters taken over")
             return
-        first = self._first(self.start)
+        first = begun_from(self.given.start, self.recipe)
         if self.recipe.training.take:
             self._take(weights.of_model(first.network), network)
             return
         if not self.recipe.training.extend_vocabulary:
-            weights.restore(network, weights.of_model(first.network), str(self.start))
+            weights.restore(network, weights.of_model(first.network), str(self.given.start))
             return
         carry_over(first.network, first.codecs, network, self.codecs, self.recipe.runtime.seed)
         for side, count in added(first.codecs, self.codecs).items():
@@ -326,7 +219,7 @@ class Prepared:
         own = weights.of_model(network)
         chosen = named(self.recipe.training.take, list(own), "training.take")
         theirs = {name: tensor for name, tensor in tensors.items() if name in chosen}
-        weights.compare({name: own[name] for name in chosen}, theirs, str(self.start))
+        weights.compare({name: own[name] for name in chosen}, theirs, str(self.given.start))
         with torch.no_grad():
             for name in chosen:
                 own[name].copy_(tensors[name])
@@ -417,35 +310,3 @@ class Prepared:
             return self.answers(examples)
         judged = [*examples, *self.dev[: self.recipe.evaluation.validate_examples]]
         return [one.split(CANDIDATES)[0] for one in self.answers(judged)[: len(examples)]]
-
-
-def _check_same_tokens(recipe: Recipe, other: Recipe, run: Path) -> None:
-    """Only a language model has one side alone, and it must be cut as the other run's target is."""
-    if not recipe.model.continues:
-        what = "only a language model takes over the tokens of another run's targets"
-        raise SeqloomError("E_USAGE", what, where=f"--tokens-of {run}", fix="--from RUN begins with a run's weights")
-    mine, theirs = (one.target.model_dump(mode="json") for one in (recipe, other))
-    if mine != theirs:
-        what = f"target: {mine}, but that run has {theirs}"
-        raise SeqloomError("E_RECIPE", what, where=f"--tokens-of {run}", fix="give `target` the same settings")
-
-
-def _check_same_text(
-    recipe: Recipe, first: Recipe, start: Path, sides: Sequence[str] = ("source", "target", "extras")
-) -> None:
-    """Weights go with the tokens they were trained on: a fine-tuned run uses the first one's codecs.
-
-    Where vocabularies may grow, extras that are set before the source may be new: their tags are pieces like others.
-    """
-    mine, theirs = (one.model_dump(mode="json", include=set(sides)) for one in (recipe, first))
-    if recipe.training.extend_vocabulary and "extras" in sides:
-        new = [name for name in mine["extras"] if name not in theirs["extras"]]
-        for name in new:
-            if kind_of(recipe.extras[name].use) == "prefix":
-                del mine["extras"][name]
-    for side in sides:
-        if mine[side] != theirs[side]:
-            what, fix = f"{side}: {mine[side]}, but the run to begin from has {theirs[side]}", "the same settings"
-            if side == "extras" and not theirs[side]:
-                fix += " (extras with `use: prefix` may be new, with training.extend_vocabulary: true)"
-            raise SeqloomError("E_RECIPE", what, where=str(start), fix=f"give `{side}` {fix}")

@@ -30,9 +30,10 @@ from seqloom.api.folder import (
     located,
     sitting,
 )
+from seqloom.api.learning import Given, Tell
 from seqloom.api.load import find_bundle, load, members, save_codecs
 from seqloom.api.model import Model
-from seqloom.api.prepare import Given, Prepared, Tell, check_model
+from seqloom.api.prepare import Prepared, check_model
 from seqloom.api.ranks import agreed, answered, follow, invite, said_of
 from seqloom.api.staging import (
     DATA,
