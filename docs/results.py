@@ -88,8 +88,10 @@ ROWS = [  # task, recipe, result file, scores to show
         )
         for language, (size, end) in {
             "Icelandic": ("small", ""),
-            "Italian": ("small", "-ita"),
-            "Adyghe": ("small", "-ady"),
+            "Italian": ("small-lstm", "-ita"),
+            "Adyghe": ("small-lstm", "-ady"),
+            "Italian, more convolutions,": ("small", "-ita"),
+            "Adyghe, more convolutions,": ("small", "-ady"),
             "French": ("medium", ""),
             "French, on a CPU,": ("medium", "-cpu"),
             "Dutch": ("medium", "-dut"),

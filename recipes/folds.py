@@ -17,8 +17,10 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
+from seqloom import runtime
 from seqloom.api.evaluate import Judge, RunEvaluation, evaluate
 from seqloom.api.load import load_ensemble
 from seqloom.api.many import parse_seeds
@@ -99,7 +101,8 @@ def main() -> None:
         summed(recipe, [(fold, answers[i]) for fold, answers in zip(folders, found, strict=True)])
         for i in range(len(found[0]))
     ]
-    print(json.dumps({"settings": arguments.assignments, "runs": each}, indent=1))
+    told = {"date": datetime.now(UTC).date().isoformat(), "machine": runtime.describe()}
+    print(json.dumps({**told, "settings": arguments.assignments, "runs": each}, indent=1))
 
 
 def summed(recipe: Recipe, answers: Sequence[tuple[Path, RunEvaluation]]) -> dict[str, object]:

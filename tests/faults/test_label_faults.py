@@ -92,6 +92,22 @@ def test_only_labels_that_training_has_not(trained, tmp_path: Path, seqloom: Com
     assert "caution: 2 of 2 wanted labels are none that training has" in answer.err
 
 
+@pytest.mark.parametrize(
+    ("recipe", "target", "told"),
+    [(CLASSES, "z", "the model cannot say this"), (TAGS, "x z", "cannot say this"), (TAGS, "x", "1 tags for 2 words")],
+)
+def test_an_answer_that_no_model_could_give_is_not_explained(
+    recipe: str, target: str, told: str, trained, tmp_path: Path, seqloom: Command
+) -> None:
+    assert trained(recipe, "a b\tx y\nb c\ty x\n" if recipe is TAGS else PAIRS).code == 0
+    for more in ([], ["--attribute", "occlusion"]):
+        line = seqloom("explain", tmp_path / "run", "a b", "--target", target, *more).refused("E_USAGE", 2)
+        assert f"--target '{target}'" in line
+        assert told in line
+    possible = "x y" if recipe is TAGS else "x"
+    assert seqloom("explain", tmp_path / "run", "a b", "--target", possible).code == 0
+
+
 def test_labels_of_several_words_are_told_of(trained) -> None:
     pairs = PAIRS.replace("\tx", "\tvery good").replace("\ty", "\tvery bad")
     answer = trained(CLASSES, pairs)

@@ -80,6 +80,13 @@ def test_what_is_no_number_cannot_be_judged_by(odd: str, trained, tmp_path: Path
     assert f"{tmp_path}/odd.tsv:2" in line
 
 
+def test_what_is_no_number_is_not_explained(trained, tmp_path: Path, seqloom: Command) -> None:
+    assert trained(NUMBERS, RATED).code == 0
+    for odd in ("nan", "much"):
+        line = seqloom("explain", tmp_path / "run", "a b", "--target", odd).refused("E_USAGE", 2)
+        assert f"--target '{odd}': the model cannot say this" in line
+
+
 def test_outputs_of_another_tool_that_are_no_numbers(tmp_path: Path, seqloom: Command) -> None:
     (tmp_path / "outputs.txt").write_text("1\nabout 2\n")
     (tmp_path / "gold.txt").write_text("1\n2\n")
@@ -136,7 +143,9 @@ def test_a_source_without_any_label_is_learned_said_and_judged(trained, tmp_path
     assert "train: 4 pairs\n" in answer.err
     (tmp_path / "asked.txt").write_text("c a\n\na b\n")
     assert seqloom("predict", tmp_path / "run", tmp_path / "asked.txt").out == "\n\nx;y\n"
-    report = json.loads(seqloom("evaluate", tmp_path / "run", "--json").out)
+    judged = seqloom("evaluate", tmp_path / "run", "--json")
+    assert "caution" not in judged.err, "no label is an answer as well"
+    report = json.loads(judged.out)
     assert report["scores"][0]["value"] == 100
     assert [row["label"] for row in report["by_label"]] == ["x", "y"]
     told = json.loads(seqloom("predict", tmp_path / "run", "--text", "c a", "--json").out)

@@ -11,6 +11,9 @@ import pytest
 from commands import Command
 from commands import trained as trained_generator
 from retrieval import trained, write_recipe
+from seqloom import SeqloomError
+from seqloom.api.ranking import evaluate_ranking
+from seqloom.api.retriever import load_retriever
 
 pytest_plugins = ["command_fixtures"]
 
@@ -164,6 +167,16 @@ def test_a_source_over_the_maximum(indexed: Path, seqloom: Command) -> None:
     seqloom("predict", indexed, "--text", long).refused("E_LONG", 3)
     assert seqloom("predict", indexed, "--text", long, "--on-long", "skip").out.strip() == ""
     assert "whole source" in seqloom("predict", indexed, "--text", long, "--on-long", "split").refused("E_USAGE", 2)
+
+
+def test_nothing_is_ranked_by_vectors_that_are_not_numbers(indexed: Path) -> None:
+    """Weights may be finite, as a bundle's are, and yet too large to be reckoned with."""
+    retriever = load_retriever(indexed)
+    for weights in retriever.network.parameters():
+        weights.data.fill_(1e38)
+    for ask in (lambda: retriever(TEXT), lambda: retriever.indexed(["it is air"]), lambda: evaluate_ranking(retriever)):
+        with pytest.raises(SeqloomError, match=r"E_DIVERGED.*the model's vectors are not numbers"):
+            ask()
 
 
 def test_unknown_words_only(indexed: Path, seqloom: Command) -> None:

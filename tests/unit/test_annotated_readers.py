@@ -179,9 +179,11 @@ def test_words_and_tags_stay_as_many_as_they_were(sentences: list[list[tuple[str
         ({"kind": "columns", "tag": -1}, "a X\nb\n", 2, "1 column(s), but 2 are needed"),
         ({"kind": "columns", "word": 1, "tag": -1}, "1 a X\n2 b\n", 2, "2 column(s), but 3 are needed"),
         ({"kind": "columns", "separator": "tab"}, "a\tX\nb Y\n", 2, "1 column(s), but 2"),
+        ({"kind": "columns"}, "a X\n\nYork B\nNew York B\n", 4, "3 columns, but the sentence began with 2"),
+        ({"kind": "columns", "tag": -1}, "a NN X\nb Y\n", 2, "2 columns, but the sentence began with 3"),
     ],
 )
-def test_a_line_with_too_few_columns_is_named(
+def test_a_line_with_too_few_columns_or_others_than_its_sentence_is_named(
     raw: dict[str, object], text: str, line: int, said: str, tmp_path: Path
 ) -> None:
     (tmp_path / "x").write_text(text)

@@ -138,6 +138,13 @@ def test_tokens_that_would_spoil_the_picture_are_made_visible() -> None:
     assert "◌\u0301" in render(shown, 200, "blocks")[0]
 
 
+def test_the_end_of_a_line_is_not_drawn_as_a_blank() -> None:
+    head, row, *_ = render(drawn((" ", "\n", "\u3000"), ("\t",)), 200, "blocks")
+    assert head.split() == ["p", "␣", "⏎", "␣"]
+    assert row.startswith("⇥ ")
+    assert render(drawn(("\n",), ("\t",)), 200, "ascii")[0].split() == ["p", "_"]
+
+
 @pytest.mark.parametrize("style", ["blocks", "ascii"])
 @settings(max_examples=60, deadline=None)
 @given(

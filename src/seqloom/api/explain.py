@@ -12,7 +12,7 @@ import numpy as np
 from seqloom.api.options import Options
 from seqloom.api.stream import certain_of, growing, pieces_of_text
 from seqloom.batch import Tokens
-from seqloom.data.codecs import Encoded, Ids
+from seqloom.data.codecs import Codecs, Encoded, Ids
 from seqloom.data.examples import Inputs
 from seqloom.errors import SeqloomError
 from seqloom.nn.tape import Tape
@@ -22,7 +22,7 @@ from seqloom.probe.tree import Tree, Watcher
 from seqloom.search.hypotheses import Hypothesis
 from seqloom.search.loop import Walk
 from seqloom.search.strategies import STRATEGIES
-from seqloom.specials import EOS, SPECIALS
+from seqloom.specials import EOS, SPECIALS, UNK
 
 if TYPE_CHECKING:
     from seqloom.api.model import Model
@@ -153,10 +153,26 @@ def read(model: Model, inputs: Inputs, where: str = "") -> tuple[str, Mapping[st
 
 
 def given(model: Model, inputs: Inputs, target: str, where: str = "") -> Ids:
-    """The tokens of an output that somebody gave."""
-    ids: Ids = model.codecs.pair(inputs, target)[0].target
+    """The tokens of an output that somebody gave, or that a set has (`where`), which may want what none can say."""
+    pair, encoded = model.codecs.pair(inputs, target)
+    ids: Ids = pair.target
     _refuse_long("target", len(ids), model.recipe.data.limits.max_target, where)
+    if not where:
+        _refuse_unsaid(model.codecs, encoded, ids, target)
     return ids
+
+
+def _refuse_unsaid(codecs: Codecs, encoded: Encoded, ids: Ids, target: str) -> None:
+    """E_USAGE for what can be no answer: no label or number of this model, no part of its text, tags for other words."""
+    words, what = codecs.words_read(encoded), ""
+    if codecs.in_place and words != len(ids):
+        what = f"{len(ids)} tags for {words} words"
+    elif UNK in ids and codecs.points:
+        what = "it does not stand in the text"
+    elif UNK in ids and codecs.labels and not codecs.restores:
+        what = "the model cannot say this"
+    if what:
+        raise SeqloomError("E_USAGE", f"--target {target!r}: {what}", fix="give an answer that training could have")
 
 
 def _refuse_long(side: str, count: int, most: int, where: str) -> None:

@@ -139,6 +139,8 @@ class Retriever:
         with runtime.autocast(self.device, self.recipe.runtime.precision):
             for rows in in_order(lengths, BATCH_TOKENS):
                 found[torch.from_numpy(rows)] = vectors_of(rows.tolist())
+        if not found.isfinite().all():  # they would be near nothing and far from nothing
+            raise SeqloomError("E_DIVERGED", "the model's vectors are not numbers", fix="check its weights")
         return found
 
     # --- prediction --------------------------------------------------------------------------------------------------

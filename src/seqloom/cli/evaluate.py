@@ -358,7 +358,9 @@ def _caution(examples: list[Example], model: Model | None, outputs: str | None, 
     """What a reader of the numbers must know and would not see in them."""
     if outputs is not None and model is not None:
         say.talk(f"{outputs} is judged as it is: {model.name} lends test set and metrics, and predicts nothing")
-    if empty := sum(not any(text.strip() for text in example.references) for example in examples):
+    may_be_empty = model is not None and "target" in model.recipe.model.may_be_empty  # no label is an answer as well
+    empty = sum(not any(text.strip() for text in example.references) for example in examples)
+    if empty and not may_be_empty:
         say.talk(f"caution: {empty:,} of {len(examples):,} examples have an empty reference")
     if system.by_label is not None and system.by_label.unseen:
         say.talk(f"caution: {unseen_labels(system.by_label)}")

@@ -40,6 +40,7 @@ class _Sentence:
     """What was read since the last blank line."""
 
     first: int = 0  # the line of its first word
+    columns: int = 0  # of that line
     words: list[str] = field(default_factory=list)
     tags: list[str] = field(default_factory=list)
     is_whole: bool = True
@@ -55,7 +56,7 @@ class SentenceReader(Reader):
         self.path = resolved(path, base)
 
     @abstractmethod
-    def _word(self, text: str, where: str) -> tuple[str, str] | None:
+    def _word(self, text: str, where: str, sentence: _Sentence) -> tuple[str, str] | None:
         """Word and tag of a line; nothing where the line holds none. E_DATA where it has not the promised form."""
 
     def examples(self) -> Iterator[Example]:
@@ -73,7 +74,7 @@ class SentenceReader(Reader):
 
     def _take(self, sentence: _Sentence, text: str, number: int) -> None:
         try:
-            found = self._word(text, f"{shown(self.path)}:{number}")
+            found = self._word(text, f"{shown(self.path)}:{number}", sentence)
             if found is not None and len(sentence.words) == MAX_WORDS:
                 raise self._too_long(sentence)
         except SeqloomError as error:
@@ -115,7 +116,7 @@ class ConlluReader(SentenceReader):
         super().__init__(settings, settings.path, base=base, on_bad_utf8=on_bad_utf8, tally=tally)
         self.form, self.tag = CONLLU_COLUMNS.index(settings.form), CONLLU_COLUMNS.index(settings.tag)
 
-    def _word(self, text: str, where: str) -> tuple[str, str] | None:
+    def _word(self, text: str, where: str, sentence: _Sentence) -> tuple[str, str] | None:
         """Comments, multiword tokens (their words follow) and empty nodes (not in the text) are passed over."""
         if text.startswith("#"):
             return None
@@ -149,7 +150,7 @@ class ColumnsReader(SentenceReader):
         self.settings = settings
         self.needed = max(settings.word + (2 if settings.tag < 0 else 1), settings.tag + 1)
 
-    def _word(self, text: str, where: str) -> tuple[str, str] | None:
+    def _word(self, text: str, where: str, sentence: _Sentence) -> tuple[str, str] | None:
         settings = self.settings
         if text.startswith(settings.skip):
             return None
@@ -161,5 +162,10 @@ class ColumnsReader(SentenceReader):
                 f"the word is column {settings.word}, its tag {last} (counted from 0)"
             )
             fix = "give every word its tag, or set 'word', 'tag' and 'separator'"
+            raise SeqloomError("E_DATA", what, where=where, fix=fix)
+        sentence.columns = sentence.columns or len(cells)
+        if len(cells) != sentence.columns:  # a blank inside a word, or a word without its tag
+            what = f"{len(cells)} columns, but the sentence began with {sentence.columns}"
+            fix = "give every word of a sentence as many; words with blanks in them need separator: tab"
             raise SeqloomError("E_DATA", what, where=where, fix=fix)
         return cells[settings.word], cells[settings.tag]

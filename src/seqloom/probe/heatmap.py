@@ -25,6 +25,7 @@ BLOCKS = " ░▒▓█"
 ASCII = " .:=*#@"
 COLOURS = (None, 61, 97, 133, 168, 209, 214)  # of the 256: from blue over purple to orange, on dark and on light
 COLOUR_BLOCKS = " ░▒▒▓▓█"
+BLANKS = {"\n": "⏎", "\t": "⇥"}  # others are ␣; pages draw the same
 FAINT, RESET = "\x1b[2m", "\x1b[0m"
 
 
@@ -131,7 +132,7 @@ def written(token: str, style: Style) -> str:
 
 def _visible(character: str, style: Style) -> str:
     if character.isspace():
-        return "_" if style == "ascii" else "␣"
+        return "_" if style == "ascii" else BLANKS.get(character, "␣")
     if not character.isprintable() or (style == "ascii" and not character.isascii()):
         return ascii(character)[1:-1]  # \x1b, \u65e5
     return character
