@@ -82,6 +82,10 @@ def test_a_model_of_lines_learns_agreement(kind: str, seqloom: Command, texts: P
     assert told.code == 0, told.err
     assert "sleep" in told.out
     assert seqloom("explain", run, "").code == 0, "from nothing on"
+    for look in (["--attribute", "gradient"], ["--attribute", "integrated"], ["--attribute", "occlusion"]):
+        owed = seqloom("explain", run, "", "--target", "the dogs sleep", *look)
+        assert owed.code == 0, owed.err
+        assert "and to what had been said before it" in owed.out
     near = seqloom("explain", run, "the dogs sleep", "--neighbours", "1").out.splitlines()
     assert near[1].split() == ["0.0000", "the", "dogs", "sleep"], "texts are told by the state in which they end"
     points = json.loads(seqloom("explain", run, "--states", "--json").out)["states"]["points"]

@@ -163,7 +163,7 @@ def given(model: Model, inputs: Inputs, target: str, where: str = "") -> Ids:
 
 
 def _refuse_unsaid(codecs: Codecs, encoded: Encoded, ids: Ids, target: str) -> None:
-    """E_USAGE for what can be no answer: no label or number of this model, no part of its text, tags for other words."""
+    """E_USAGE for what can be no answer: no label or number it has, no part of its text, tags for other words."""
     words, what = codecs.words_read(encoded), ""
     if codecs.in_place and words != len(ids):
         what = f"{len(ids)} tags for {words} words"

@@ -249,7 +249,7 @@ def _print(found: Explanation, layer: int | None, head: int | None, words: bool)
         odd = " ".join(map(name, dict.fromkeys(found.unknown.values())))
         say.data(f"unknown to the model, which reads <unk> there: {odd}\n")
     if not len(found.weights):
-        say.data("no map: the answer itself weighs nothing by attention; --attribute integrated tells what it owes to what\n")
+        say.data("no map: the answer weighs nothing by attention; --attribute integrated tells what it owes to what\n")
     else:
         say.data("where it looked: what it read across, what it wrote down, each with its probability p\n")
         say.data("\n".join(drawn_map(found.map(layer, head, words))))

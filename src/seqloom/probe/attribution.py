@@ -229,7 +229,9 @@ class Embedded:
     ) -> Attributed:
         """`parts` are values of every embedding (n s E each), of some steps after the other."""
         summed = [torch.cat([value.sum(-1) for value in column]) for column in zip(*parts, strict=True)]  # T s each
-        read = torch.cat(summed[:-1], dim=1)
+        count = sum(source.mask.shape[1] for source in self.batch.sources.values())
+        of_sources = summed[:-1] or [summed[-1].new_zeros(len(summed[-1]), count)]  # begun from nothing
+        read = torch.cat(of_sources, dim=1)
         return Attributed(_array(read), _of_earlier(summed[-1]), "log p", missed=missed)
 
 
