@@ -256,6 +256,15 @@ ROWS = [  # task, recipe, result file, scores to show
         "benchmarks/results/remembered.json",
         {"answer_exact": "exact match", "answer_f1": "token F1"},
     ),
+    *(
+        (
+            f"letters of plays, one after the other (tiny Shakespeare), no model: {how}",
+            "`benchmarks/ngrams.py`",
+            f"benchmarks/results/ngrams-{order}.json",
+            {"nll": "nats by letter", "bits_per_character": "bits"},
+        )
+        for order, how in {1: "how often each is", 7: "counts of seven (Kneser-Ney)"}.items()
+    ),
     (
         "letters of plays, one after the other (tiny Shakespeare)",
         "[language](recipes/language.yaml)",

@@ -164,6 +164,12 @@ def test_one_label_only(trained) -> None:
     assert "all examples have the label 'x'" in trained(SETS, LABELLED, train="a\tx\nb\tx\n").refused("E_DATA", 3)
 
 
+def test_one_label_or_none_is_a_choice(trained, tmp_path: Path, seqloom: Command) -> None:
+    answer = trained(SETS, "a\tx\nb\t\n", train="a\tx\nb\t\na a\tx\nb b\t\n")
+    assert answer.code == 0, answer.err
+    assert seqloom("predict", tmp_path / "run", "--text", "a").code == 0
+
+
 def test_a_json_list_is_a_set_where_that_is_said(trained, tmp_path: Path, seqloom: Command) -> None:
     recipe = SETS.replace("{folder}/train.tsv", "{{path: {folder}/train.jsonl, list_of: labels}}")
     lines = [{"source": "a b", "target": ["y", "x"]}, {"source": "c", "target": []}, {"source": "d", "target": "x"}]

@@ -38,6 +38,8 @@ def test_what_the_model_thinks_of_a_given_target(model: Model) -> None:
     assert [told.rank for told in found.output[:2]] == [1, 1]
     assert found.output[2].rank > 1
     assert found.output[2].likeliest[0][0] == "bee"
+    assert [word for word, _ in found.words()] == ["dog", "cat", "cat", "ant", found.output[-1].token]
+    assert sum(value for _, value in found.words()) == pytest.approx(found.log_prob), "blanks are said as well"
 
 
 def test_looking_elsewhere_changes_what_is_said(model: Model) -> None:

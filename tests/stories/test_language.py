@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,9 @@ def trained(seqloom: Command, texts: Path, form: str, kind: str, folder: Path) -
 
 
 @pytest.mark.parametrize("kind", ["rnn", "transformer"])
-def test_a_model_of_lines_learns_agreement(kind: str, seqloom: Command, texts: Path, tmp_path: Path) -> None:
+def test_a_model_of_lines_learns_agreement(
+    kind: str, monkeypatch: pytest.MonkeyPatch, seqloom: Command, texts: Path, tmp_path: Path
+) -> None:
     run = trained(seqloom, texts, LINES, kind, tmp_path)
     measured = json.loads(seqloom("evaluate", run, "--ngrams", "2", "--json").out)
     assert measured["texts"] == 100
@@ -86,6 +89,11 @@ def test_a_model_of_lines_learns_agreement(kind: str, seqloom: Command, texts: P
         owed = seqloom("explain", run, "", "--target", "the dogs sleep", *look)
         assert owed.code == 0, owed.err
         assert "and to what had been said before it" in owed.out
+    surprise = seqloom("explain", run, "", "--target", "the dogs near the cat sleep", "--words").out
+    bits = {
+        line.split()[1]: float(line.split()[-1]) for line in surprise.splitlines() if line.split()[:1] in (["2"], ["6"])
+    }
+    assert bits["dogs"] > bits["sleep"] >= 0, "which of four it is nobody knows before, its verb nearly"
     near = seqloom("explain", run, "the dogs sleep", "--neighbours", "1").out.splitlines()
     assert near[1].split() == ["0.0000", "the", "dogs", "sleep"], "texts are told by the state in which they end"
     points = json.loads(seqloom("explain", run, "--states", "--json").out)["states"]["points"]
@@ -95,6 +103,8 @@ def test_a_model_of_lines_learns_agreement(kind: str, seqloom: Command, texts: P
     assert "language model" in seqloom("compare", run, run).refused("E_USAGE", 2)
     scored = seqloom("score", run, texts / "dev.txt")
     assert len(scored.out.splitlines()) == 100
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO((texts / "dev.txt").read_bytes())))
+    assert seqloom("score", run).out == scored.out, "a language model reads texts, one on each line"
     assert "100 pairs" in scored.err
 
 

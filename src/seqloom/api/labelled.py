@@ -7,7 +7,7 @@ does. Labels that training has not are counted: no output can be right there, ho
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from seqloom.api.model import Model
@@ -23,12 +23,15 @@ from seqloom.metrics.spans import per_span_type, write_spans
 from seqloom.recipe import Recipe
 
 
-def check_labels(recipe: Recipe, codecs: Codecs, where: str, tell: Callable[[str], None]) -> None:
+def check_labels(
+    recipe: Recipe, codecs: Codecs, examples: Callable[[], Iterator[Example]], where: str, tell: Callable[[str], None]
+) -> None:
     """E_DATA where there is nothing to tell apart; a word of caution where metrics would cut labels in two."""
     labels = codecs.target.vocabulary.ordinary
     if not recipe.model.labels or len(labels) > MAX_LABELS:
         return
-    if len(labels) == 1:
+    may_have_none = "target" in recipe.model.may_be_empty  # then one label or none is a choice as well
+    if len(labels) == 1 and not (may_have_none and any(not example.target.strip() for example in examples())):
         what, fix = f"all examples have the label {labels[0]!r}", "give examples of at least two labels"
         if recipe.model.in_place:
             what, fix = f"all words have the tag {labels[0]!r}", "give words of at least two tags"

@@ -118,7 +118,7 @@ class Prepared:
             learning = Learning(recipe, self.datasets, self.given, self.tell)
             codecs = None if self.given.codec is not None else learning.codecs()
             if codecs is not None:
-                check_labels(recipe, codecs, self.datasets.named("train"), self.tell)
+                check_labels(recipe, codecs, self.datasets.train, self.datasets.named("train"), self.tell)
             with atomic_folder(folder) as new:
                 if codecs is not None:
                     save_codecs(recipe, codecs, new)

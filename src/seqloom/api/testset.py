@@ -85,7 +85,11 @@ def named_dataset(spec: str | Mapping[str, object], where: str, recipe: Recipe |
         raise SeqloomError("E_USAGE", problems, where=f"{where} {spec}") from None
     except ValueError as error:
         raise SeqloomError("E_USAGE", str(error), where=f"{where} {spec}") from None
-    return _like_training(settings, recipe) if isinstance(raw, str) and recipe is not None else settings
+    if not isinstance(raw, str) or recipe is None:
+        return settings
+    if recipe.model.continues and settings.kind == "tsv" and not raw.lower().removesuffix(".gz").endswith(".tsv"):
+        return dataset_settings({"kind": "text", "path": raw})
+    return _like_training(settings, recipe)
 
 
 def _like_training(settings: ReaderSettings, recipe: Recipe) -> ReaderSettings:

@@ -52,7 +52,9 @@ def command(
     ),
     layer: int = typer.Option(None, min=1, help="Whose weights are drawn; by default the last layer's."),
     head: int = typer.Option(None, min=1, help="By default all heads of the layer, averaged."),
-    words: bool = typer.Option(False, "--words", help="Draw words instead of their pieces."),
+    words: bool = typer.Option(
+        False, "--words", help="Words instead of their pieces: where each looked, how surprising it was."
+    ),
     likeliest: int = typer.Option(LIKELIEST, min=1, max=1000, help="So many of the likeliest tokens at each step."),
     tree: bool = typer.Option(False, "--tree", help="Print the beam as a tree."),
     attribute: str = typer.Option(
@@ -258,6 +260,14 @@ def _print(found: Explanation, layer: int | None, head: int | None, words: bool)
         low, high = found.between
         say.data(f"{found.answer}: nine times of ten it should be between {low} and {high}, as the model has it")
         return
+    title = f"{found.answer}  (log-probability {found.log_prob:.3f})"
+    if words and max(found.said, default=-1) >= 0:
+        by_word = enumerate(found.words(), start=1)
+        told_of = [
+            (index, name(word), _p(value), f"{abs(value) / math.log(2):.2f}") for index, (word, value) in by_word
+        ]
+        say.table(title, ("#", "word", "p", "bits"), told_of, ["bits: how surprising it was where it stands, -log2 p"])
+        return
     beside = any(told.alone is not None for told in found.output)
     rows = [
         (index, name(told.token), _p(told.log_prob), *_alone(told, beside), told.rank, _others(told.runners_up, name))
@@ -265,7 +275,7 @@ def _print(found: Explanation, layer: int | None, head: int | None, words: bool)
     ]
     columns = ("#", "token", "p", *(["alone"] if beside else []), "rank", "or")
     notes = ["p: after its left neighbour; alone: whatever its neighbours are"] if beside else []
-    say.table(f"{found.answer}  (log-probability {found.log_prob:.3f})", columns, rows, notes)
+    say.table(title, columns, rows, notes)
 
 
 def _alone(told: Told, beside: bool) -> list[str]:

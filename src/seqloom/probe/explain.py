@@ -197,6 +197,22 @@ class Explanation:
     def _of_word(self, words: Sequence[int], wanted: int) -> float:
         return sum(told.log_prob for told, word in zip(self.output, words, strict=True) if word == wanted)
 
+    def words(self) -> list[tuple[str, float]]:
+        """Each word of the answer and the log-probability of its pieces and of the blanks before it; then the end."""
+        names, found, before, last = self.answer.split(), list[tuple[str, float]](), 0.0, -1
+        for told, word in zip(self.output, self.said, strict=True):
+            before += told.log_prob
+            if word < 0:
+                continue
+            if word == last:
+                found[-1] = (names[word], found[-1][1] + before)
+            else:
+                found.append((names[word], before))
+            before, last = 0.0, word
+        if self.ends and self.output and self.said[-1] < 0:
+            found.append((self.output[-1].token, before))
+        return found
+
     def as_dict(self) -> dict[str, Plain]:
         """Plain data for JSON."""
         return {
