@@ -74,7 +74,14 @@ PAGES = {
     "small-strings": Page(
         "Pronunciation, inflection, transliteration",
         ("sigmorphon2021-g2p", "cmudict", "conll2018-inflection", "translit-ar-en"),
-        ("pronunciation-small", "pronunciation-medium", "pronunciation-large", "inflection", "transliteration"),
+        (
+            "pronunciation-small",
+            "pronunciation-small-lstm",
+            "pronunciation-medium",
+            "pronunciation-large",
+            "inflection",
+            "transliteration",
+        ),
     ),
 }
 
