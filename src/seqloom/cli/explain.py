@@ -261,14 +261,14 @@ def _print(found: Explanation, layer: int | None, head: int | None, words: bool)
         say.data(f"{found.answer}: nine times of ten it should be between {low} and {high}, as the model has it")
         return
     title = f"{found.answer}  (log-probability {found.log_prob:.3f})"
-    if words and max(found.said, default=-1) >= 0:
+    beside = any(told.alone is not None for told in found.output)
+    if words and not beside and max(found.said, default=-1) >= 0:
         by_word = enumerate(found.words(), start=1)
         told_of = [
             (index, name(word), _p(value), f"{abs(value) / math.log(2):.2f}") for index, (word, value) in by_word
         ]
         say.table(title, ("#", "word", "p", "bits"), told_of, ["bits: how surprising it was where it stands, -log2 p"])
         return
-    beside = any(told.alone is not None for told in found.output)
     rows = [
         (index, name(told.token), _p(told.log_prob), *_alone(told, beside), told.rank, _others(told.runners_up, name))
         for index, told in enumerate(found.output, start=1)

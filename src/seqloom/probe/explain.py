@@ -198,20 +198,24 @@ class Explanation:
         return sum(told.log_prob for told, word in zip(self.output, words, strict=True) if word == wanted)
 
     def words(self) -> list[tuple[str, float]]:
-        """Each word of the answer and the log-probability of its pieces and of the blanks before it; then the end."""
-        names, found, before, last = self.answer.split(), list[tuple[str, float]](), 0.0, -1
+        """Each word of the answer and the log-probability of its pieces and of the blanks before it; then the end.
+
+        Words that are one piece (a label of several) stay together.
+        """
+        begun, costs, before = list[int](), list[float](), 0.0
         for told, word in zip(self.output, self.said, strict=True):
             before += told.log_prob
             if word < 0:
                 continue
-            if word == last:
-                found[-1] = (names[word], found[-1][1] + before)
-            else:
-                found.append((names[word], before))
-            before, last = 0.0, word
-        if self.ends and self.output and self.said[-1] < 0:
-            found.append((self.output[-1].token, before))
-        return found
+            if not begun or word != begun[-1]:
+                begun.append(word)
+                costs.append(0.0)
+            costs[-1] += before
+            before = 0.0
+        names = self.answer.split()
+        found = [" ".join(names[first:behind]) for first, behind in zip(begun, [*begun[1:], len(names)], strict=True)]
+        ends = [(self.output[-1].token, before)] if self.ends and self.output else []
+        return [*zip(found, costs, strict=True), *ends]
 
     def as_dict(self) -> dict[str, Plain]:
         """Plain data for JSON."""
